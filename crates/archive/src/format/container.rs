@@ -198,14 +198,13 @@ impl ContainerBuilder {
         trailer.put_u8(self.kind as u8);
         trailer.put_u16(FORMAT_VERSION);
         trailer.put_u16(READABLE_FROM);
-        trailer.put_varint(self.entries.len() as u64);
-        for entry in &self.entries {
+        trailer.put_list(&self.entries, |entry, trailer| {
             trailer.put_u16(entry.kind);
             trailer.put_u8(entry.flags);
             trailer.put_varint(entry.offset);
             trailer.put_varint(entry.len);
             trailer.put_u64(entry.checksum);
-        }
+        });
         trailer
     }
 }
@@ -368,9 +367,7 @@ fn parse_trailer(trailer: &[u8], kind: ObjectKind) -> Decoded<Vec<Entry>> {
         reader.u16()? <= FORMAT_VERSION,
         "written by a newer version that this one cannot read",
     )?;
-    let count = reader.count(13)?;
-    let mut entries = Vec::with_capacity(count);
-    for _ in 0..count {
+    let entries = reader.list(13, |reader| {
         let entry = Entry {
             kind: reader.u16()?,
             flags: reader.u8()?,
@@ -383,8 +380,8 @@ fn parse_trailer(trailer: &[u8], kind: ObjectKind) -> Decoded<Vec<Entry>> {
             known || entry.flags & FLAG_REQUIRED == 0,
             "a required section is unknown to this version",
         )?;
-        entries.push(entry);
-    }
+        Ok(entry)
+    })?;
     reader.finish()?;
     Ok(entries)
 }
@@ -437,8 +434,7 @@ impl BlockSums {
             self.close();
         }
         out.put_varint(self.block_bytes as u64);
-        out.put_varint(self.sums.len() as u64);
-        self.sums.iter().for_each(|&sum| out.put_u32(sum));
+        out.put_list(&self.sums, |&sum, out| out.put_u32(sum));
     }
 }
 

@@ -78,8 +78,7 @@ impl SegmentFacts {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_varint(self.range.start);
-        out.put_varint(self.range.len());
+        out.put_range(&self.range);
         out.put(&self.parent_hash.0);
         out.put(&self.last_hash.0);
         out.put_varint(self.first_timestamp);
@@ -107,18 +106,12 @@ impl SegmentFacts {
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
-        let start = reader.varint()?;
-        let len = reader.varint()?;
-        let end = start
-            .checked_add(len)
-            .filter(|_| len > 0)
-            .ok_or(Damage("impossible range"))?;
-        let range = BlockRange::new(start, end);
+        let range = reader.range()?;
         let kept;
         let mut facts = Self {
             range,
-            parent_hash: Hash32(reader.array()?),
-            last_hash: Hash32(reader.array()?),
+            parent_hash: reader.hash()?,
+            last_hash: reader.hash()?,
             first_timestamp: reader.varint()?,
             last_timestamp: reader.varint()?,
             latest_timestamp: 0,
@@ -131,7 +124,7 @@ impl SegmentFacts {
             },
             scope: decode_scope(reader)?,
             levels: decode_levels(reader, range)?,
-            root: Hash32(reader.array()?),
+            root: reader.hash()?,
             term_key: match kept & KEYED {
                 0 => TermKey::NONE,
                 _ => TermKey(reader.array()?),
@@ -169,52 +162,32 @@ fn decode_levels(reader: &mut Reader<'_>, range: BlockRange) -> Decoded<Vec<(u64
 }
 
 pub(crate) fn encode_scope(scope: &Scope, out: &mut Vec<u8>) {
-    let half = |part: &Option<Bytes>, out: &mut Vec<u8>| match part {
-        None => out.put_u8(0),
-        Some(bytes) => {
-            out.put_u8(1);
-            out.put_bytes(bytes);
-        }
+    let entries = match scope {
+        Scope::All => None,
+        Scope::Only(entries) => Some(entries),
     };
-    match scope {
-        Scope::All => out.put_u8(0),
-        Scope::Only(entries) => {
-            out.put_u8(1);
-            out.put_varint(entries.len() as u64);
-            for entry in entries {
-                half(&entry.emitter, out);
-                half(&entry.topic0, out);
+    out.put_option(entries, |entries, out| {
+        out.put_list(entries, |entry, out| {
+            for part in [&entry.emitter, &entry.topic0] {
+                out.put_option(part.as_ref(), |bytes, out| out.put_bytes(bytes));
             }
-        }
-    }
+        });
+    });
 }
 
 pub(crate) fn decode_scope(reader: &mut Reader<'_>) -> Decoded<Scope> {
-    fn half(reader: &mut Reader<'_>) -> Decoded<Option<Bytes>> {
-        match reader.u8()? {
-            0 => Ok(None),
-            1 => reader
-                .bytes()
-                .map(|bytes| Some(Bytes::copy_from_slice(bytes))),
-            _ => Err(Damage("unknown scope entry")),
-        }
-    }
-    match reader.u8()? {
-        0 => Ok(Scope::All),
-        1 => {
-            let count = reader.count(2)?;
-            let entries = (0..count)
-                .map(|_| {
-                    Ok(ScopeEntry {
-                        emitter: half(reader)?,
-                        topic0: half(reader)?,
-                    })
-                })
-                .collect::<Decoded<Vec<_>>>()?;
-            Ok(Scope::only(entries))
-        }
-        _ => Err(Damage("unknown scope")),
-    }
+    let part = |reader: &mut Reader<'_>| {
+        reader.option(|reader| reader.bytes().map(Bytes::copy_from_slice))
+    };
+    let entries = reader.option(|reader| {
+        reader.list(2, |reader| {
+            Ok(ScopeEntry {
+                emitter: part(reader)?,
+                topic0: part(reader)?,
+            })
+        })
+    })?;
+    Ok(entries.map_or(Scope::All, Scope::only))
 }
 
 /// The root over block digests. Digests name their blocks, so their order and number are fixed.

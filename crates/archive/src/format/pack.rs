@@ -119,8 +119,7 @@ impl Dictionaries {
             return None;
         }
         let mut out = Vec::new();
-        out.put_varint(self.packed.len() as u64);
-        self.packed.iter().for_each(|packed| out.put_bytes(packed));
+        out.put_list(&self.packed, |packed, out| out.put_bytes(packed));
         for &(frames, dictionary) in &self.stretches {
             out.put_varint(u64::from(frames));
             out.put_varint(u64::from(dictionary));
@@ -137,20 +136,17 @@ impl Dictionaries {
             return Ok(plain);
         };
         let mut reader = Reader::new(bytes);
-        let count = reader.count(1)?;
-        let mut found = Self::default();
-        for _ in 0..count {
-            found.packed.push(Bytes::copy_from_slice(reader.bytes()?));
-        }
+        let packed = reader.list(1, |reader| reader.bytes().map(Bytes::copy_from_slice))?;
+        let mut stretches = Vec::new();
         let mut total = 0_u64;
         while !reader.is_empty() {
             let (frames, dictionary) = (reader.varint_u32()?, reader.varint_u32()?);
-            ensure(dictionary as usize <= count, "no such dictionary")?;
+            ensure(dictionary as usize <= packed.len(), "no such dictionary")?;
             total += u64::from(frames);
-            found.stretches.push((frames, dictionary));
+            stretches.push((frames, dictionary));
         }
         ensure(total == frames as u64, "dictionaries do not fit the frames")?;
-        Ok(found)
+        Ok(Self { packed, stretches })
     }
 
     /// The packed dictionary of each stretch, with the number of its frames.

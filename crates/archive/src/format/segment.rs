@@ -86,14 +86,11 @@ impl BlockedSection {
         expected: usize,
     ) -> Decoded<Self> {
         let block_bytes = reader.varint()?;
-        let count = reader.count(4)?;
+        let sums = reader.list(4, Reader::u32)?;
         ensure(
-            block_bytes == expected as u64 && len.div_ceil(block_bytes) == count as u64,
+            block_bytes == expected as u64 && len.div_ceil(block_bytes) == sums.len() as u64,
             "block checksums do not fit their section",
         )?;
-        let sums = (0..count)
-            .map(|_| reader.u32())
-            .collect::<Decoded<Vec<_>>>()?;
         Ok(Self {
             offset,
             len,
@@ -374,22 +371,19 @@ pub(crate) fn place_stretches(stretches: &[Stretch]) -> Decoded<Vec<PlacedStretc
 
 pub(crate) fn encode_stretches(stretches: &[Stretch]) -> Vec<u8> {
     let mut out = Vec::new();
-    out.put_varint(stretches.len() as u64);
-    for stretch in stretches {
+    out.put_list(stretches, |stretch, out| {
         out.put_varint(u64::from(stretch.blocks));
         out.put_varint(u64::from(stretch.rows));
         out.put_varint(u64::from(stretch.txs));
         out.put_varint(u64::from(stretch.frames));
         out.put_varint(u64::from(stretch.dictionary));
-    }
+    });
     out
 }
 
 fn decode_stretches(bytes: &[u8]) -> Decoded<Vec<PlacedStretch>> {
     let mut reader = Reader::new(bytes);
-    let count = reader.count(5)?;
-    let mut stretches = Vec::with_capacity(count);
-    for _ in 0..count {
+    let stretches = reader.list(5, |reader| {
         let stretch = Stretch {
             blocks: reader.varint_u32()?,
             rows: reader.varint_u32()?,
@@ -397,12 +391,10 @@ fn decode_stretches(bytes: &[u8]) -> Decoded<Vec<PlacedStretch>> {
             frames: reader.varint_u32()?,
             dictionary: reader.varint_u32()?,
         };
-        ensure(
-            stretch.frames == stretch.rows.div_ceil(FRAME_ROWS as u32),
-            "frames do not fit the rows",
-        )?;
-        stretches.push(stretch);
-    }
+        let fits = stretch.frames == stretch.rows.div_ceil(FRAME_ROWS as u32);
+        ensure(fits, "frames do not fit the rows")?;
+        Ok(stretch)
+    })?;
     reader.finish()?;
     place_stretches(&stretches)
 }

@@ -1,5 +1,7 @@
 //! Little-endian primitives: a growing buffer to write to, a bounded slice to read from.
 
+use chronolith_model::{BlockRange, Hash32};
+
 use super::{Damage, Decoded, ensure};
 
 /// Writes primitives to the end of a buffer.
@@ -60,6 +62,32 @@ pub(crate) trait Put {
     fn put_bytes(&mut self, bytes: &[u8]) {
         self.put_varint(bytes.len() as u64);
         self.put(bytes);
+    }
+
+    /// A count and the values.
+    fn put_list<T>(&mut self, values: &[T], put: impl Fn(&T, &mut Self))
+    where
+        Self: Sized,
+    {
+        self.put_varint(values.len() as u64);
+        values.iter().for_each(|value| put(value, self));
+    }
+
+    /// One byte, 0 for none and 1 for a value, and the value.
+    fn put_option<T>(&mut self, value: Option<&T>, put: impl FnOnce(&T, &mut Self))
+    where
+        Self: Sized,
+    {
+        self.put_u8(u8::from(value.is_some()));
+        if let Some(value) = value {
+            put(value, self);
+        }
+    }
+
+    /// The first block and the number of blocks.
+    fn put_range(&mut self, range: &BlockRange) {
+        self.put_varint(range.start);
+        self.put_varint(range.len());
     }
 }
 
@@ -163,6 +191,46 @@ impl<'a> Reader<'a> {
     pub(crate) fn bytes(&mut self) -> Decoded<&'a [u8]> {
         let len = self.count(1)?;
         self.take(len)
+    }
+
+    pub(crate) fn text(&mut self) -> Decoded<String> {
+        let text = std::str::from_utf8(self.bytes()?);
+        text.map(str::to_owned).map_err(|_| Damage("not a text"))
+    }
+
+    /// A count and the values, each of at least `min_bytes`.
+    pub(crate) fn list<T>(
+        &mut self,
+        min_bytes: usize,
+        decode: impl Fn(&mut Self) -> Decoded<T>,
+    ) -> Decoded<Vec<T>> {
+        let count = self.count(min_bytes)?;
+        (0..count).map(|_| decode(self)).collect()
+    }
+
+    pub(crate) fn option<T>(
+        &mut self,
+        decode: impl FnOnce(&mut Self) -> Decoded<T>,
+    ) -> Decoded<Option<T>> {
+        match self.u8()? {
+            0 => Ok(None),
+            1 => decode(self).map(Some),
+            _ => Err(Damage("neither present nor absent")),
+        }
+    }
+
+    pub(crate) fn hash(&mut self) -> Decoded<Hash32> {
+        self.array().map(Hash32)
+    }
+
+    /// A range that is not empty.
+    pub(crate) fn range(&mut self) -> Decoded<BlockRange> {
+        let (start, len) = (self.varint()?, self.varint()?);
+        let end = start.checked_add(len).filter(|_| len > 0);
+        Ok(BlockRange::new(
+            start,
+            end.ok_or(Damage("impossible range"))?,
+        ))
     }
 
     /// Nothing may be left.

@@ -20,8 +20,7 @@ use super::status::RangeStatus;
 use super::tx_counts::TxCounts;
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded};
-use crate::state::catalog::{SegmentEntry, decode_range, encode_range};
-use crate::state::record::{option, put_option, text};
+use crate::state::catalog::SegmentEntry;
 
 /// What a verification found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -144,7 +143,7 @@ impl Journal {
 
     pub(crate) fn encode(&self, segments: &[Arc<SegmentEntry>]) -> Vec<u8> {
         let mut out = Vec::new();
-        put_option(self.geometry.as_ref(), &mut out, |geometry, out| {
+        out.put_option(self.geometry.as_ref(), |geometry, out| {
             out.put_varint(geometry.first);
             out.put_varint(geometry.size);
         });
@@ -153,31 +152,26 @@ impl Journal {
             out.put_varint(*id);
             record.encode(&mut out);
         }
-        out.put_varint(segments.len() as u64);
-        for entry in segments {
-            put_option(entry.keys.as_ref(), &mut out, TxCounts::encode);
-        }
+        out.put_list(segments, |entry, out| {
+            out.put_option(entry.keys.as_ref(), TxCounts::encode);
+        });
         out
     }
 
     /// The journal, and the counts of each segment in the order of the catalog.
     pub(crate) fn decode(bytes: &[u8]) -> Decoded<(Self, Vec<Option<TxCounts>>)> {
         let mut reader = Reader::new(bytes);
-        let geometry = option(&mut reader, |reader| {
+        let geometry = reader.option(|reader| {
             Ok(Geometry {
                 first: reader.varint()?,
                 size: reader.varint()?,
             })
         })?;
-        let count = reader.count(6)?;
-        let mut records = BTreeMap::new();
-        for _ in 0..count {
-            let id = reader.varint()?;
-            records.insert(id, RangeRecord::decode(&mut reader)?);
-        }
-        let count = reader.count(1)?;
-        let keys = (0..count).map(|_| option(&mut reader, TxCounts::decode));
-        let keys = keys.collect::<Decoded<Vec<_>>>()?;
+        let records = reader.list(6, |reader| {
+            Ok((reader.varint()?, RangeRecord::decode(reader)?))
+        })?;
+        let records = records.into_iter().collect();
+        let keys = reader.list(1, |reader| reader.option(TxCounts::decode))?;
         reader.finish()?;
         Ok((Self { geometry, records }, keys))
     }
@@ -188,12 +182,12 @@ impl RangeRecord {
         for time in [self.created_at, self.started_at, self.completed_at] {
             put_time(time, out);
         }
-        put_option(self.verified.as_ref(), out, |verified, out| {
+        out.put_option(self.verified.as_ref(), |verified, out| {
             out.put_bytes(verified.run.as_bytes());
-            encode_range(&verified.blocks, out);
+            out.put_range(&verified.blocks);
             out.put_varint(verified.keys);
         });
-        put_option(self.failure.as_ref(), out, |failure, out| {
+        out.put_option(self.failure.as_ref(), |failure, out| {
             out.put_u8(failure.phase as u8);
             out.put_bytes(failure.object.as_bytes());
             out.put_bytes(failure.cause.as_bytes());
@@ -206,19 +200,19 @@ impl RangeRecord {
             created_at: time(reader)?,
             started_at: time(reader)?,
             completed_at: time(reader)?,
-            verified: option(reader, |reader| {
+            verified: reader.option(|reader| {
                 Ok(Verified {
-                    run: text(reader)?,
-                    blocks: decode_range(reader)?,
+                    run: reader.text()?,
+                    blocks: reader.range()?,
                     keys: reader.varint()?,
                 })
             })?,
-            failure: option(reader, |reader| {
+            failure: reader.option(|reader| {
                 let phase = FailedPhase::from_u8(reader.u8()?);
                 Ok(RangeFailure {
                     phase: phase.ok_or(Damage("unknown phase"))?,
-                    object: text(reader)?,
-                    cause: text(reader)?,
+                    object: reader.text()?,
+                    cause: reader.text()?,
                     at: time(reader)?,
                 })
             })?,
@@ -227,11 +221,11 @@ impl RangeRecord {
 }
 
 fn put_time(time: Option<u64>, out: &mut Vec<u8>) {
-    put_option(time.as_ref(), out, |&time, out| out.put_varint(time));
+    out.put_option(time.as_ref(), |&time, out| out.put_varint(time));
 }
 
 fn time(reader: &mut Reader<'_>) -> Decoded<Option<u64>> {
-    option(reader, |reader| reader.varint())
+    reader.option(|reader| reader.varint())
 }
 
 #[cfg(test)]

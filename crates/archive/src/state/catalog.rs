@@ -29,9 +29,8 @@ impl ObjectRef {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
-        let name = std::str::from_utf8(reader.bytes()?).map_err(|_| Damage("name is no text"))?;
         let object = Self {
-            name: name.to_owned(),
+            name: reader.text()?,
             len: reader.varint()?,
             tables_start: reader.varint()?,
         };
@@ -79,6 +78,26 @@ pub(crate) struct RunEntry {
     /// Hash of the last block: what ties it to its segments when the state is lost.
     pub(crate) last_hash: Hash32,
     pub(crate) entries: u64,
+}
+
+impl RunEntry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.object.encode(out);
+        out.put_u8(self.tier);
+        out.put_range(&self.range);
+        out.put(&self.last_hash.0);
+        out.put_varint(self.entries);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        Ok(Self {
+            object: ObjectRef::decode(reader)?,
+            tier: reader.u8()?,
+            range: reader.range()?,
+            last_hash: reader.hash()?,
+            entries: reader.varint()?,
+        })
+    }
 }
 
 /// A pack: payload of consecutive blocks.
@@ -167,24 +186,10 @@ impl PackContent {
     }
 }
 
-pub(crate) fn encode_range(range: &BlockRange, out: &mut Vec<u8>) {
-    out.put_varint(range.start);
-    out.put_varint(range.len());
-}
-
-pub(crate) fn decode_range(reader: &mut Reader<'_>) -> Decoded<BlockRange> {
-    let (start, len) = (reader.varint()?, reader.varint()?);
-    let end = start
-        .checked_add(len)
-        .filter(|_| len > 0)
-        .ok_or(Damage("impossible range"))?;
-    Ok(BlockRange::new(start, end))
-}
-
 impl PackEntry {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.object.encode(out);
-        encode_range(&self.range, out);
+        out.put_range(&self.range);
         out.put(&self.last_hash.0);
         self.content.encode(out);
     }
@@ -192,8 +197,8 @@ impl PackEntry {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
         Ok(Self {
             object: ObjectRef::decode(reader)?,
-            range: decode_range(reader)?,
-            last_hash: Hash32(reader.array()?),
+            range: reader.range()?,
+            last_hash: reader.hash()?,
             content: PackContent::decode(reader)?,
         })
     }
@@ -214,20 +219,9 @@ impl Catalog {
     /// The bytes of the catalog as an object.
     pub(crate) fn encode(&self) -> (Bytes, u64) {
         let mut out = Vec::new();
-        out.put_varint(self.segments.len() as u64);
-        self.segments
-            .iter()
-            .for_each(|segment| segment.encode(&mut out));
-        out.put_varint(self.runs.len() as u64);
-        for run in &self.runs {
-            run.object.encode(&mut out);
-            out.put_u8(run.tier);
-            encode_range(&run.range, &mut out);
-            out.put(&run.last_hash.0);
-            out.put_varint(run.entries);
-        }
-        out.put_varint(self.packs.len() as u64);
-        self.packs.iter().for_each(|pack| pack.encode(&mut out));
+        out.put_list(&self.segments, |segment, out| segment.encode(out));
+        out.put_list(&self.runs, |run, out| run.encode(out));
+        out.put_list(&self.packs, |pack, out| pack.encode(out));
         let mut container = ContainerBuilder::new(ObjectKind::Catalog);
         container.table(Section::Catalog, out);
         // A version that does not know ranges reads the catalog all the same.
@@ -244,23 +238,9 @@ impl Catalog {
         let container = Container::parse(tail, tables_start, ObjectKind::Catalog)?;
         let table = container.table(Section::Catalog)?;
         let mut reader = Reader::new(&table);
-        let count = reader.count(100)?;
-        let segments = (0..count).map(|_| SegmentEntry::decode(&mut reader));
-        let mut segments = segments.collect::<Decoded<Vec<_>>>()?;
-        let count = reader.count(6)?;
-        let mut runs = Vec::with_capacity(count);
-        for _ in 0..count {
-            runs.push(Arc::new(RunEntry {
-                object: ObjectRef::decode(&mut reader)?,
-                tier: reader.u8()?,
-                range: decode_range(&mut reader)?,
-                last_hash: Hash32(reader.array()?),
-                entries: reader.varint()?,
-            }));
-        }
-        let count = reader.count(6)?;
-        let packs = (0..count).map(|_| PackEntry::decode(&mut reader).map(Arc::new));
-        let packs = packs.collect::<Decoded<Vec<_>>>()?;
+        let mut segments = reader.list(100, SegmentEntry::decode)?;
+        let runs = reader.list(6, |reader| RunEntry::decode(reader).map(Arc::new))?;
+        let packs = reader.list(6, |reader| PackEntry::decode(reader).map(Arc::new))?;
         reader.finish()?;
         let mut journal = Journal::default();
         if let Some(table) = container.optional_table(Section::Journal)? {

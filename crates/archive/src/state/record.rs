@@ -10,7 +10,7 @@ use crate::format::container::{FORMAT_VERSION, READABLE_FROM};
 use crate::format::facts::{decode_scope, encode_scope};
 use crate::format::term::TermKey;
 use crate::format::wire::{Put, Reader};
-use crate::format::{Damage, Decoded};
+use crate::format::{Damage, Decoded, ensure};
 
 const MAGIC: [u8; 8] = *b"CHRSTATE";
 /// How many past acts of operators are kept.
@@ -99,31 +99,26 @@ impl State {
         out.put_varint(self.sequence);
         out.put_u64(self.nonce);
         out.put_bytes(self.instance.as_bytes());
-        put_option(self.halt.as_ref(), &mut out, encode_halt);
-        put_option(self.live.as_ref(), &mut out, |live, out| {
+        out.put_option(self.halt.as_ref(), encode_halt);
+        out.put_option(self.live.as_ref(), |live, out| {
             out.put_varint(live.start);
             encode_block_ref(&live.head, out);
             out.put_varint(live.head_timestamp);
         });
         out.put_u8(self.datasets.bits());
         encode_scope(&self.scope, &mut out);
-        put_option(self.catalog.as_ref(), &mut out, |catalog, out| {
+        out.put_option(self.catalog.as_ref(), |catalog, out| {
             out.put_bytes(catalog.name.as_bytes());
             out.put_varint(catalog.len);
             out.put_varint(catalog.tables_start);
             out.put(&catalog.hash.0);
         });
-        out.put_varint(self.batches.len() as u64);
-        self.batches.iter().for_each(|batch| batch.encode(&mut out));
-        out.put_varint(self.batch_packs.len() as u64);
-        self.batch_packs
-            .iter()
-            .for_each(|pack| pack.encode(&mut out));
-        out.put_varint(self.audit.len() as u64);
-        for entry in &self.audit {
+        out.put_list(&self.batches, |batch, out| batch.encode(out));
+        out.put_list(&self.batch_packs, |pack, out| pack.encode(out));
+        out.put_list(&self.audit, |entry, out| {
             out.put_varint(entry.at);
             out.put_bytes(entry.act.as_bytes());
-        }
+        });
         if !self.term_key.is_none() {
             out.put(&self.term_key.0);
         }
@@ -137,18 +132,13 @@ impl State {
             .split_last_chunk::<8>()
             .ok_or(Damage("state too short"))?;
         let mut reader = Reader::new(body);
-        if reader.array()? != MAGIC {
-            return Err(Damage("not a state of ours"));
-        }
-        let _written_by = reader.u16()?;
-        if reader.u16()? > FORMAT_VERSION {
-            return Err(Damage(
-                "written by a newer version that this one cannot read",
-            ));
-        }
-        if xxh3_64(body) != u64::from_le_bytes(*checksum) {
-            return Err(Damage("state checksum mismatch"));
-        }
+        let (_written_by, readable_from) = decode_versions(&mut reader)?;
+        ensure(
+            readable_from <= FORMAT_VERSION,
+            "written by a newer version that this one cannot read",
+        )?;
+        let sum = u64::from_le_bytes(*checksum);
+        ensure(xxh3_64(body) == sum, "state checksum mismatch")?;
         let state = Self::decode_body(&mut reader)?;
         reader.finish()?;
         Ok(state)
@@ -161,9 +151,9 @@ impl State {
             epoch: reader.varint()?,
             sequence: reader.varint()?,
             nonce: reader.u64()?,
-            instance: text(reader)?,
-            halt: option(reader, decode_halt)?,
-            live: option(reader, |reader| {
+            instance: reader.text()?,
+            halt: reader.option(decode_halt)?,
+            live: reader.option(|reader| {
                 Ok(LiveRun {
                     start: reader.varint()?,
                     head: decode_block_ref(reader)?,
@@ -172,20 +162,20 @@ impl State {
             })?,
             datasets: DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?,
             scope: decode_scope(reader)?,
-            catalog: option(reader, |reader| {
+            catalog: reader.option(|reader| {
                 Ok(CatalogRef {
-                    name: text(reader)?,
+                    name: reader.text()?,
                     len: reader.varint()?,
                     tables_start: reader.varint()?,
-                    hash: Hash32(reader.array()?),
+                    hash: reader.hash()?,
                 })
             })?,
-            batches: list(reader, |reader| SegmentEntry::decode(reader).map(Arc::new))?,
-            batch_packs: list(reader, |reader| PackEntry::decode(reader).map(Arc::new))?,
-            audit: list(reader, |reader| {
+            batches: reader.list(2, |reader| SegmentEntry::decode(reader).map(Arc::new))?,
+            batch_packs: reader.list(2, |reader| PackEntry::decode(reader).map(Arc::new))?,
+            audit: reader.list(2, |reader| {
                 Ok(AuditEntry {
                     at: reader.varint()?,
-                    act: text(reader)?,
+                    act: reader.text()?,
                 })
             })?,
             term_key: match reader.is_empty() {
@@ -197,11 +187,7 @@ impl State {
 
     /// Which version wrote a state, and the oldest that can read it; the rest is not looked at.
     pub(crate) fn versions(bytes: &[u8]) -> Decoded<(u16, u16)> {
-        let mut reader = Reader::new(bytes);
-        if reader.array()? != MAGIC {
-            return Err(Damage("not a state of ours"));
-        }
-        Ok((reader.u16()?, reader.u16()?))
+        decode_versions(&mut Reader::new(bytes))
     }
 
     /// Who wrote a state last, without a full check: enough to decide whether to wait for them.
@@ -210,41 +196,9 @@ impl State {
     }
 }
 
-pub(crate) fn put_option<T>(
-    value: Option<&T>,
-    out: &mut Vec<u8>,
-    put: impl FnOnce(&T, &mut Vec<u8>),
-) {
-    out.put_u8(u8::from(value.is_some()));
-    if let Some(value) = value {
-        put(value, out);
-    }
-}
-
-pub(crate) fn option<T>(
-    reader: &mut Reader<'_>,
-    decode: impl FnOnce(&mut Reader<'_>) -> Decoded<T>,
-) -> Decoded<Option<T>> {
-    match reader.u8()? {
-        0 => Ok(None),
-        1 => decode(reader).map(Some),
-        _ => Err(Damage("neither there nor absent")),
-    }
-}
-
-fn list<T>(
-    reader: &mut Reader<'_>,
-    decode: impl Fn(&mut Reader<'_>) -> Decoded<T>,
-) -> Decoded<Vec<T>> {
-    let count = reader.count(2)?;
-    (0..count).map(|_| decode(reader)).collect()
-}
-
-pub(crate) fn text(reader: &mut Reader<'_>) -> Decoded<String> {
-    let bytes = reader.bytes()?;
-    std::str::from_utf8(bytes)
-        .map(str::to_owned)
-        .map_err(|_| Damage("not a text"))
+fn decode_versions(reader: &mut Reader<'_>) -> Decoded<(u16, u16)> {
+    ensure(reader.array()? == MAGIC, "not a state of ours")?;
+    Ok((reader.u16()?, reader.u16()?))
 }
 
 fn encode_block_ref(block: &BlockRef, out: &mut Vec<u8>) {
@@ -255,24 +209,24 @@ fn encode_block_ref(block: &BlockRef, out: &mut Vec<u8>) {
 fn decode_block_ref(reader: &mut Reader<'_>) -> Decoded<BlockRef> {
     Ok(BlockRef {
         number: reader.varint()?,
-        hash: Hash32(reader.array()?),
+        hash: reader.hash()?,
     })
 }
 
 fn encode_halt(halt: &Halt, out: &mut Vec<u8>) {
     out.put_bytes(halt.reason.as_bytes());
-    put_option(halt.archived.as_ref(), out, encode_block_ref);
-    put_option(halt.offered.as_ref(), out, |hash, out| out.put(&hash.0));
+    out.put_option(halt.archived.as_ref(), encode_block_ref);
+    out.put_option(halt.offered.as_ref(), |hash, out| out.put(&hash.0));
     out.put_bytes(halt.source.as_bytes());
     out.put_varint(halt.at);
 }
 
 fn decode_halt(reader: &mut Reader<'_>) -> Decoded<Halt> {
     Ok(Halt {
-        reason: text(reader)?,
-        archived: option(reader, decode_block_ref)?,
-        offered: option(reader, |reader| reader.array().map(Hash32))?,
-        source: text(reader)?,
+        reason: reader.text()?,
+        archived: reader.option(decode_block_ref)?,
+        offered: reader.option(Reader::hash)?,
+        source: reader.text()?,
         at: reader.varint()?,
     })
 }

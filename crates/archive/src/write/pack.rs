@@ -17,7 +17,7 @@ use crate::format::compress::Packer;
 use crate::format::container::{ContainerBuilder, Finished, ObjectKind, Section};
 use crate::format::pack::{Dictionaries, encode_frame, encode_parts};
 use crate::format::wire::{Put, Reader};
-use crate::state::catalog::{PackContent, decode_range, encode_range};
+use crate::state::catalog::PackContent;
 
 /// Unpacked bytes of a frame.
 const FRAME_BYTES: usize = 64 << 10;
@@ -230,7 +230,7 @@ pub(crate) fn encode_summary(
     content: &PackContent,
 ) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_range(range, &mut out);
+    out.put_range(range);
     out.put(&last_hash.0);
     content.encode(&mut out);
     out
@@ -239,7 +239,7 @@ pub(crate) fn encode_summary(
 /// Reads a summary back.
 pub(crate) fn decode_summary(bytes: &[u8]) -> Decoded<(BlockRange, Hash32, PackContent)> {
     let mut reader = Reader::new(bytes);
-    let (range, last_hash) = (decode_range(&mut reader)?, Hash32(reader.array()?));
+    let (range, last_hash) = (reader.range()?, reader.hash()?);
     let content = PackContent::decode(&mut reader)?;
     reader.finish()?;
     Ok((range, last_hash, content))
