@@ -206,8 +206,9 @@ impl Error {
             | Self::OtherContent { .. }
             | Self::Gap { .. }
             | Self::BadParent { .. }
-            | Self::BadBlock { .. } => ErrorKind::Invalid,
-            Self::ReadOnly | Self::TooBroad { .. } => ErrorKind::Invalid,
+            | Self::BadBlock { .. }
+            | Self::ReadOnly
+            | Self::TooBroad { .. } => ErrorKind::Invalid,
             Self::NotCovered { .. } | Self::UnknownBlock { .. } => ErrorKind::NotFound,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::FinalityViolation { .. } | Self::Halted { .. } | Self::CursorConflict { .. } => {
@@ -228,24 +229,16 @@ impl Error {
         Self::NotCovered { missing, covered }
     }
 
-    pub(crate) fn damaged(object: &str, damage: Damage) -> Self {
-        Self::Corrupt {
-            object: object.to_owned(),
-            reason: damage.0.to_owned(),
-        }
+    pub(crate) fn damaged(object: &str, reason: impl Into<String>) -> Self {
+        let (object, reason) = (object.to_owned(), reason.into());
+        Self::Corrupt { object, reason }
     }
 
-    /// A store's error while it was asked for an object that the state names.
+    /// A store's error while reading an object that the state names.
     pub(crate) fn reading(object: &str, source: chronolith_store::Error) -> Self {
         match source {
-            chronolith_store::Error::NotFound { .. } => Self::Corrupt {
-                object: object.to_owned(),
-                reason: "it is gone".to_owned(),
-            },
-            chronolith_store::Error::Corrupt { reason } => Self::Corrupt {
-                object: object.to_owned(),
-                reason,
-            },
+            chronolith_store::Error::NotFound { .. } => Self::damaged(object, "it is gone"),
+            chronolith_store::Error::Corrupt { reason } => Self::damaged(object, reason),
             source => Self::Store {
                 context: "read an object",
                 source,

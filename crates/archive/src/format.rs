@@ -24,6 +24,12 @@ pub(crate) mod wire;
 #[error("{0}")]
 pub(crate) struct Damage(pub(crate) &'static str);
 
+impl From<Damage> for String {
+    fn from(damage: Damage) -> Self {
+        damage.0.to_owned()
+    }
+}
+
 /// The result of decoding.
 pub(crate) type Decoded<T> = Result<T, Damage>;
 

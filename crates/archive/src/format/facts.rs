@@ -1,7 +1,9 @@
 //! What a segment is about: its blocks, what is kept of them, and its identity.
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Proof, Scope, ScopeEntry};
+use chronolith_model::{
+    BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Proof, Scope, ScopeEntry,
+};
 
 use super::term::TermKey;
 use super::wire::{Put, Reader};
@@ -40,6 +42,13 @@ const KEYED: u8 = 1 << 7;
 const FALLING: u8 = 1 << 6;
 
 impl SegmentFacts {
+    pub(crate) fn last_block(&self) -> BlockRef {
+        BlockRef {
+            number: self.range.end - 1,
+            hash: self.last_hash,
+        }
+    }
+
     /// What counts against a tier's limit.
     pub(crate) fn weight(&self) -> u64 {
         self.logs + self.range.len()

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockRange};
+use chronolith_model::{Block, BlockRange, BlockRef};
 
 use super::replace::Replaced;
 use crate::error::{Error, Result};
@@ -17,12 +17,11 @@ use crate::state::catalog::{PackContent, RunEntry};
 use crate::state::record::AuditEntry;
 use crate::state::snapshot::Snapshot;
 use crate::tools::inspect::{ObjectSort, StoredObject};
-use crate::write::check::normalise;
+use crate::write::check::{check_parent, check_same, normalise};
 use crate::write::dictionary::Learner;
 use crate::write::edit::Edit;
-use crate::write::fill::Fill;
+use crate::write::fill::{Fill, failed};
 use crate::write::pack::PackBuilder;
-use crate::write::publish::Applied;
 use crate::write::seal::Kept;
 use crate::write::writer::Writer;
 
@@ -74,7 +73,9 @@ impl Fill {
     /// Refuses to repair what is no longer there.
     pub(crate) fn check_repaired(&self, replaced: &Replaced) -> Result<()> {
         match &self.purpose {
-            Purpose::Segment { name, .. } if !replaced.names().contains(name) => Err(gone(name)),
+            Purpose::Segment { name, .. } if !replaced.names().contains(name) => {
+                Err(Error::Invalid(gone(name)))
+            }
             _ => Ok(()),
         }
     }
@@ -90,45 +91,21 @@ impl Fill {
         }
         self.check_ends(snapshot).await?;
         let (Some(parent), Some(last)) = (self.first_parent, self.last_hash) else {
-            return Err(crate::write::fill::failed());
+            return Err(failed());
         };
+        let (start, end) = (self.range.start, self.range.end);
         for facts in snapshot.segments.iter().map(|entry| &entry.facts) {
-            let links = [
-                (
-                    facts.range.start == self.range.start,
-                    facts.range.start,
-                    parent,
-                    facts.parent_hash,
-                ),
-                (
-                    facts.range.end == self.range.start,
-                    facts.range.end,
-                    parent,
-                    facts.last_hash,
-                ),
-                (
-                    facts.range.start == self.range.end,
-                    self.range.end,
-                    facts.parent_hash,
-                    last,
-                ),
-            ];
-            let broken = links
-                .into_iter()
-                .find(|(applies, _, names, expected)| *applies && names != expected);
-            if let Some((_, number, names, expected)) = broken {
-                return Err(Error::BadParent {
-                    number,
-                    names,
-                    expected,
-                });
+            if facts.range.start == start {
+                check_parent(start, parent, facts.parent_hash)?;
             }
-            if facts.range.end == self.range.end && facts.last_hash != last {
-                let (number, hash) = (facts.range.end - 1, facts.last_hash);
-                return Err(Error::FinalityViolation {
-                    archived: chronolith_model::BlockRef { number, hash },
-                    offered: last,
-                });
+            if facts.range.end == start {
+                check_parent(start, parent, facts.last_hash)?;
+            }
+            if facts.range.start == end {
+                check_parent(end, facts.parent_hash, last)?;
+            }
+            if facts.range.end == end {
+                check_same(facts.last_block(), last)?;
             }
         }
         Ok(())
@@ -138,21 +115,14 @@ impl Fill {
     async fn check_ends(&self, snapshot: &Snapshot) -> Result<()> {
         let objects = &self.writer.view.objects;
         for facts in snapshot.segments.iter().map(|entry| &entry.facts) {
-            let number = facts.range.end - 1;
+            let archived = facts.last_block();
             let mut new = self.segments.iter();
-            let Some(new) = new.find(|new| new.facts.range.contains(number)) else {
+            let Some(new) = new.find(|new| new.facts.range.contains(archived.number)) else {
                 continue;
             };
             let segment = objects.open(&new.object).await?;
-            let clock = objects.clock(&segment, number).await?;
-            let offered = clock.ok_or_else(crate::write::fill::failed)?.hash;
-            if offered != facts.last_hash {
-                let hash = facts.last_hash;
-                return Err(Error::FinalityViolation {
-                    archived: chronolith_model::BlockRef { number, hash },
-                    offered,
-                });
-            }
+            let offered = objects.clock(&segment, archived.number).await?;
+            check_same(archived, offered.ok_or_else(failed)?.hash)?;
         }
         Ok(())
     }
@@ -176,7 +146,7 @@ impl Fill {
             Ok::<_, Error>(packing)
         };
         let done = tokio::task::spawn_blocking(job).await;
-        let (pack, learner) = done.map_err(|_| crate::write::fill::failed())??;
+        let (pack, learner) = done.map_err(|_| failed())??;
         (self.pack, self.learner) = (Some(pack), learner);
         Ok(())
     }
@@ -184,7 +154,7 @@ impl Fill {
     /// The pack that is rebuilt, begun with the first blocks.
     fn packing_of(&mut self, content: PackContent) -> Result<(PackBuilder, Learner)> {
         let pack = self.pack.take().or_else(|| PackBuilder::new(content));
-        let pack = pack.ok_or_else(crate::write::fill::failed)?;
+        let pack = pack.ok_or_else(failed)?;
         Ok((pack, self.learner.clone()))
     }
 
@@ -193,26 +163,24 @@ impl Fill {
         let (name, audit) = match &self.purpose {
             Purpose::Pack { name, audit } => (name.clone(), audit.clone()),
             Purpose::Fill | Purpose::Segment { .. } | Purpose::Together { .. } => {
-                return Err(crate::write::fill::failed());
+                return Err(failed());
             }
         };
         let old = snapshot.packs().find(|pack| pack.object.name == name);
-        let old = old.cloned().ok_or_else(|| gone(&name))?;
+        let old = old.cloned().ok_or_else(|| Error::Invalid(gone(&name)))?;
         let batch = snapshot.state.batch_packs.iter();
         let unfinished = batch.clone().any(|pack| pack.object.name == name);
         let (pack, mut learner) = self.packing_of(old.content.clone())?;
         let built = tokio::task::spawn_blocking(move || pack.finish(&mut learner)).await;
-        let built = built.map_err(|_| crate::write::fill::failed())??;
-        let built = built.ok_or_else(crate::write::fill::failed)?;
+        let built = built.map_err(|_| failed())??;
+        let built = built.ok_or_else(failed)?;
         if built.content != old.content {
             return Err(Error::Invalid(format!("{name} keeps something else")));
         }
-        if (built.range, built.last_hash) != (old.range, old.last_hash) {
-            let (number, hash) = (old.range.end - 1, old.last_hash);
-            return Err(Error::FinalityViolation {
-                archived: chronolith_model::BlockRef { number, hash },
-                offered: built.last_hash,
-            });
+        let (number, hash) = (old.range.end - 1, old.last_hash);
+        check_same(BlockRef { number, hash }, built.last_hash)?;
+        if built.range != old.range {
+            return Err(failed());
         }
         let mut uploads = Vec::new();
         let pack = self.writer.upload_pack(built, &mut uploads);
@@ -226,7 +194,8 @@ impl Fill {
             true => edit.batch_packs.push(pack),
             false => edit.packs.push(pack),
         }
-        published(self.writer.publisher.publish(edit).await?, &old.object.name)
+        let publisher = &self.writer.publisher;
+        publisher.publish_or(edit, gone(&old.object.name)).await
     }
 }
 
@@ -244,11 +213,8 @@ async fn compare(
     let entry = same.find(|entry| packed(&entry.facts) == *content);
     let entry = entry.ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&entry.object).await?;
-    let archived = objects.clock(&segment, number).await?;
-    let archived = archived.map(|clock| clock.block_ref());
-    if let Some(archived) = archived.filter(|archived| archived.hash != block.clock.hash) {
-        let offered = block.clock.hash;
-        return Err(Error::FinalityViolation { archived, offered });
+    if let Some(archived) = objects.clock(&segment, number).await? {
+        check_same(archived.block_ref(), block.clock.hash)?;
     }
     let kept = Kept {
         datasets: entry.facts.datasets,
@@ -274,14 +240,14 @@ impl Writer {
         let snapshot = self.publisher.settled().await?;
         let runs = &snapshot.catalog.runs;
         let old = runs.iter().find(|run| run.object.name == name);
-        let old = old.ok_or_else(|| gone(name))?;
+        let old = old.ok_or_else(|| Error::Invalid(gone(name)))?;
         let mut edit = Edit {
             now: audit.at,
             audit: Some(audit),
             ..Edit::default()
         };
         self.replace_run(&snapshot, old, &mut edit).await?;
-        published(self.publisher.publish(edit).await?, name)
+        self.publisher.publish_or(edit, gone(name)).await
     }
 
     /// Adds to the edit what replaces a run.
@@ -297,15 +263,6 @@ impl Writer {
     }
 }
 
-fn published(applied: Applied, name: &str) -> Result<()> {
-    match applied {
-        Applied::Published => Ok(()),
-        Applied::Dropped => Err(gone(name)),
-    }
-}
-
-fn gone(name: &str) -> Error {
-    Error::Invalid(format!(
-        "nothing to repair: the object was replaced meanwhile (object={name})"
-    ))
+fn gone(name: &str) -> String {
+    format!("nothing to repair: the object was replaced meanwhile (object={name})")
 }

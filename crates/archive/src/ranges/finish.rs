@@ -110,11 +110,7 @@ impl Writer {
         if let Some(run) = runs.find(|run| run.object.name == failure.object) {
             self.replace_run(&snapshot, run, &mut edit).await?;
         }
-        match self.publisher.publish(edit).await? {
-            Applied::Published => Ok(()),
-            Applied::Dropped => Err(Error::Invalid(
-                "the range changed meanwhile: look at it again".to_owned(),
-            )),
-        }
+        let dropped = "the range changed meanwhile: look at it again";
+        self.publisher.publish_or(edit, dropped).await
     }
 }

@@ -102,10 +102,10 @@ async fn recount(
 ) -> Result<TxCounts> {
     let counted = count_segment(objects, segment).await?;
     match entry.keys {
-        Some(written) if written != counted => Err(Error::Corrupt {
-            object: entry.object.name.clone(),
-            reason: "its transactions are not as many as were counted".to_owned(),
-        }),
+        Some(written) if written != counted => Err(Error::damaged(
+            &entry.object.name,
+            "its transactions are not as many as were counted",
+        )),
         _ => Ok(counted),
     }
 }

@@ -61,10 +61,8 @@ pub(crate) async fn block_by_number(
 }
 
 fn missing(segment: &OpenSegment, number: u64) -> Error {
-    Error::Corrupt {
-        object: segment.identity.name.clone(),
-        reason: format!("block {number} is missing from its table"),
-    }
+    let reason = format!("block {number} is missing from its table");
+    Error::damaged(&segment.identity.name, reason)
 }
 
 /// A block with its transactions and logs.

@@ -352,10 +352,8 @@ impl Objects {
                 let end = start + usize::try_from(range.end - range.start).ok()?;
                 (end <= bytes.len()).then(|| bytes.slice(start..end))
             });
-            parts.push(part.ok_or_else(|| Error::Corrupt {
-                object: name.to_owned(),
-                reason: "the store answered short".to_owned(),
-            })?);
+            let short = || Error::damaged(name, "the store answered short");
+            parts.push(part.ok_or_else(short)?);
         }
         Ok(parts)
     }
@@ -442,11 +440,7 @@ pub(crate) fn all_of<T>(
 }
 
 fn taken(object: &ObjectRef) -> Error {
-    let reason = "its id is taken by another object".to_owned();
-    Error::Corrupt {
-        object: object.name.clone(),
-        reason,
-    }
+    Error::damaged(&object.name, "its id is taken by another object")
 }
 
 /// A block of hashes that are in memory.

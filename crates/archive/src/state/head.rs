@@ -128,11 +128,8 @@ impl View {
         let bytes = self.objects.blobs().get(&place.name).await;
         let bytes = bytes.map_err(|error| Error::reading(&place.name, error))?;
         if *blake3::hash(&bytes).as_bytes() != place.hash.0 {
-            let reason = "it is not the catalog that the state names".to_owned();
-            return Err(Error::Corrupt {
-                object: place.name.clone(),
-                reason,
-            });
+            let reason = "it is not the catalog that the state names";
+            return Err(Error::damaged(&place.name, reason));
         }
         Catalog::decode(&bytes, place.tables_start)
             .map_err(|damage| Error::damaged(&place.name, damage))

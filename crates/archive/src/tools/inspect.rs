@@ -204,13 +204,12 @@ async fn lengths(objects: &Objects) -> Result<HashMap<String, u64>> {
 fn check_length(entry: &Entry, lengths: &HashMap<String, u64>) -> Result<()> {
     let place = entry.place();
     match lengths.get(&place.name) {
-        Some(&len) if len > place.len => Err(Error::Corrupt {
-            object: place.name.clone(),
-            reason: format!(
-                "there are bytes behind its end (bytes={len}, expected={})",
-                place.len
-            ),
-        }),
+        Some(&len) if len > place.len => {
+            let expected = place.len;
+            let reason =
+                format!("there are bytes behind its end (bytes={len}, expected={expected})");
+            Err(Error::damaged(&place.name, reason))
+        }
         _ => Ok(()),
     }
 }

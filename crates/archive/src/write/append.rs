@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, Hash32, Proof};
+use chronolith_model::{Block, BlockRange, BlockRef, Hash32, Proof};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::check::{check_links, contiguous, normalise, prepare};
+use super::check::{check_links, check_parent, contiguous, normalise, prepare};
 use super::dictionary::Learner;
 use super::edit::{Edit, ExpectedHead, HaltChange};
-use super::publish::Applied;
 use super::rows::Rows;
 use super::seal::Kept;
 use super::seal_task::{SealJob, Sealed};
@@ -21,6 +20,8 @@ use crate::format::digest::digest_of;
 use crate::state::catalog::SegmentEntry;
 use crate::state::record::{Halt, LiveRun};
 use crate::state::snapshot::{Need, Snapshot};
+
+const HEAD_MOVED: &str = "the head moved under the appender";
 
 /// Where blocks come from and how far they were proven.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -222,13 +223,8 @@ impl Writer {
         if known >= blocks.len() {
             return Ok(Prefix::Outcome(IngestOutcome::AlreadyIndexed));
         }
-        if known == 0 && first.parent_hash != live.head.hash {
-            let (names, expected) = (first.parent_hash, live.head.hash);
-            return Err(Error::BadParent {
-                number: got,
-                names,
-                expected,
-            });
+        if known == 0 {
+            check_parent(got, first.parent_hash, live.head.hash)?;
         }
         self.compare_with_fills(snapshot, blocks, provenance)
             .await?;
@@ -282,13 +278,9 @@ impl Writer {
     /// The first batch of a live run must link to what fills have put before it, and must not run
     /// into what they have put there.
     async fn check_fills_around(&self, snapshot: &Snapshot, blocks: &[Arc<Block>]) -> Result<()> {
-        let need = Need {
-            datasets: DatasetSet::CLOCK,
-            filter: None,
-        };
         for block in blocks {
             let number = block.clock.number;
-            if let Some(entry) = snapshot.best_at(number, &need) {
+            if let Some(entry) = snapshot.best_at(number, &Need::CLOCK) {
                 return Err(Error::Gap {
                     expected: entry.facts.range.end,
                     got: number,
@@ -301,14 +293,10 @@ impl Writer {
         let before = first
             .number
             .checked_sub(1)
-            .and_then(|number| snapshot.best_at(number, &need));
+            .and_then(|number| snapshot.best_at(number, &Need::CLOCK));
         match before {
-            Some(entry) if entry.facts.last_hash != first.parent_hash => Err(Error::BadParent {
-                number: first.number,
-                names: first.parent_hash,
-                expected: entry.facts.last_hash,
-            }),
-            _ => Ok(()),
+            Some(entry) => check_parent(first.number, first.parent_hash, entry.facts.last_hash),
+            None => Ok(()),
         }
     }
 
@@ -329,17 +317,13 @@ impl Writer {
         live: &LiveRun,
         provenance: &Provenance,
     ) -> Result<Option<IngestOutcome>> {
-        let need = Need {
-            datasets: DatasetSet::CLOCK,
-            filter: None,
-        };
         let objects = &self.view.objects;
         for block in blocks
             .iter()
             .take_while(|block| block.clock.number <= live.head.number)
         {
             let number = block.clock.number;
-            let pieces = snapshot.select(&BlockRange::one(number), &need)?;
+            let pieces = snapshot.select(&BlockRange::one(number), &Need::CLOCK)?;
             for piece in pieces {
                 let segment = objects.open(&piece.entry.object).await?;
                 let archived = objects.clock(&segment, number).await?;
@@ -447,12 +431,7 @@ impl Writer {
         edit.remove
             .extend(replaced.map(|batch| batch.object.name.clone()));
         self.upload_all(&mut done, &mut edit).await?;
-        let applied = self.publisher.publish(edit).await?;
-        if applied == Applied::Dropped {
-            return Err(Error::Invalid(
-                "the head moved under the appender".to_owned(),
-            ));
-        }
+        self.publisher.publish_or(edit, HEAD_MOVED).await?;
         done.rows.drop_front(done.sealed_blocks);
         appender.rows = Some(done.rows);
         appender.packer = done.packer;
@@ -494,12 +473,7 @@ impl Writer {
         for batch in &snapshot.state.batches {
             self.seal_batch(batch, &mut edit).await;
         }
-        match self.publisher.publish(edit).await? {
-            Applied::Published => Ok(()),
-            Applied::Dropped => Err(Error::Invalid(
-                "the head moved under the appender".to_owned(),
-            )),
-        }
+        self.publisher.publish_or(edit, HEAD_MOVED).await
     }
 
     /// Reads the unsealed blocks back from their batches.

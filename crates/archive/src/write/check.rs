@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockFault, ChainProfile, Dataset, Log, Tx};
+use chronolith_model::{Block, BlockFault, BlockRef, ChainProfile, Dataset, Hash32, Log, Tx};
 
 use super::seal::Kept;
 use crate::error::{Error, Result};
@@ -31,15 +31,30 @@ pub(crate) fn check_links(blocks: &[Arc<Block>]) -> Result<()> {
                 got: block.clock.number,
             });
         }
-        if block.clock.parent_hash != before.clock.hash {
-            return Err(Error::BadParent {
-                number: block.clock.number,
-                names: block.clock.parent_hash,
-                expected: before.clock.hash,
-            });
-        }
+        let clock = &block.clock;
+        check_parent(clock.number, clock.parent_hash, before.clock.hash)?;
     }
     Ok(())
+}
+
+/// Refuses a block that names another parent than the block before it.
+pub(crate) fn check_parent(number: u64, names: Hash32, expected: Hash32) -> Result<()> {
+    match names == expected {
+        true => Ok(()),
+        false => Err(Error::BadParent {
+            number,
+            names,
+            expected,
+        }),
+    }
+}
+
+/// Refuses a block with another hash than the archived block with its number.
+pub(crate) fn check_same(archived: BlockRef, offered: Hash32) -> Result<()> {
+    match archived.hash == offered {
+        true => Ok(()),
+        false => Err(Error::FinalityViolation { archived, offered }),
+    }
 }
 
 /// Drops what is not kept of a block and checks what is. A block that others read too is copied where
@@ -133,7 +148,7 @@ fn keep_named(block: &mut Block) {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use chronolith_model::{BlockMeta, DatasetSet, Hash32, LogParts, Payload, Scope, ScopeEntry};
+    use chronolith_model::{BlockMeta, DatasetSet, LogParts, Payload, Scope, ScopeEntry};
 
     use super::*;
 

@@ -9,11 +9,11 @@ use chronolith_model::{Block, BlockMeta, BlockRange, DatasetSet, Hash32, Proof, 
 
 use super::append::Provenance;
 use super::boundaries;
-use super::check::{check_links, prepare};
+use super::check::{check_links, check_parent, check_same, prepare};
 use super::dictionary::Learner;
 use super::edit::Edit;
 use super::pack::{BuiltPack, PackBuilder};
-use super::publish::{Applied, Uploading};
+use super::publish::Uploading;
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
 use super::writer::Writer;
@@ -168,16 +168,8 @@ impl Fill {
                 got: first.number,
             });
         }
-        let links = self
-            .last_hash
-            .filter(|&expected| expected != first.parent_hash);
-        if let Some(expected) = links {
-            let (number, names) = (first.number, first.parent_hash);
-            return Err(Error::BadParent {
-                number,
-                names,
-                expected,
-            });
+        if let Some(expected) = self.last_hash {
+            check_parent(first.number, first.parent_hash, expected)?;
         }
         if first.number + blocks.len() as u64 > self.range.end {
             return Err(Error::Invalid(format!(
@@ -354,12 +346,8 @@ impl Fill {
             // What ingest has in memory is of batches that are there no more.
             appender.forget();
         }
-        match self.writer.publisher.publish(edit).await? {
-            Applied::Published => Ok(()),
-            Applied::Dropped => Err(Error::Invalid(
-                "the range changed while it was filled".to_owned(),
-            )),
-        }
+        let dropped = "the range changed while it was filled";
+        self.writer.publisher.publish_or(edit, dropped).await
     }
 
     /// A block's clock as it is archived, from any segment that can be read. A repair may find
@@ -391,25 +379,11 @@ impl Fill {
             Some(before) => clock(before).await?,
             None => None,
         };
-        if let (Some(below), Some(names)) = (below, self.first_parent)
-            && below.hash != names
-        {
-            let (number, expected) = (self.range.start, below.hash);
-            return Err(Error::BadParent {
-                number,
-                names,
-                expected,
-            });
+        if let (Some(below), Some(names)) = (below, self.first_parent) {
+            check_parent(self.range.start, names, below.hash)?;
         }
-        if let (Some(above), Some(expected)) = (clock(self.range.end).await?, self.last_hash)
-            && above.parent_hash != expected
-        {
-            let (number, names) = (self.range.end, above.parent_hash);
-            return Err(Error::BadParent {
-                number,
-                names,
-                expected,
-            });
+        if let (Some(above), Some(expected)) = (clock(self.range.end).await?, self.last_hash) {
+            check_parent(self.range.end, above.parent_hash, expected)?;
         }
         for entry in &self.segments {
             let new = objects.open(&entry.object).await?;
@@ -420,13 +394,7 @@ impl Fill {
                 let Some(new) = objects.clock(&new, number).await? else {
                     continue;
                 };
-                if old.hash != new.hash {
-                    let archived = old.block_ref();
-                    return Err(Error::FinalityViolation {
-                        archived,
-                        offered: new.hash,
-                    });
-                }
+                check_same(old.block_ref(), new.hash)?;
             }
         }
         Ok(())

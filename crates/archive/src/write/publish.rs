@@ -166,6 +166,14 @@ impl Publisher {
         answer.map_err(|failure| self.error(failure))
     }
 
+    /// Publishes an edit that must not be dropped: where its inputs changed, the message is the error.
+    pub(crate) async fn publish_or(&self, edit: Edit, dropped: impl Into<String>) -> Result<()> {
+        match self.publish(edit).await? {
+            Applied::Published => Ok(()),
+            Applied::Dropped => Err(Error::Invalid(dropped.into())),
+        }
+    }
+
     fn error(&self, failure: Failure) -> Error {
         match failure {
             Failure::Fenced { theirs } => Error::Fenced {

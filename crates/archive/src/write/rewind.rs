@@ -7,7 +7,7 @@ use chronolith_model::{BlockMeta, BlockRange};
 use super::boundaries;
 use super::edit::{Edit, ExpectedHead, HaltChange};
 use super::pack::PackBuilder;
-use super::publish::{Applied, Uploading};
+use super::publish::Uploading;
 use super::rows::Rows;
 use super::seal::{self, Cut, Kept};
 use super::writer::Writer;
@@ -86,11 +86,8 @@ impl Writer {
         uploads.extend(self.cut_runs(&snapshot, to, &mut edit).await?);
         uploads.extend(self.cut_packs(&snapshot, to, &mut edit).await?);
         edit.uploads = uploads;
-        let applied = self.publisher.publish(edit).await?;
-        match applied {
-            Applied::Published => Ok(()),
-            Applied::Dropped => Err(Error::Invalid("the head moved while rewinding".to_owned())),
-        }
+        let dropped = "the head moved while rewinding";
+        self.publisher.publish_or(edit, dropped).await
     }
 
     /// Replaces segments that reach beyond `to` by what remains of them. Nothing stays unsealed:
@@ -253,21 +250,15 @@ impl Writer {
         let first = kept.filter(|&start| start >= live.start).min();
         live.start = first.unwrap_or(live.start);
         let edit = Edit {
+            expected_head: ExpectedHead::Exactly(snapshot.head()),
             remove,
             live: Some(live),
             now: audit.at,
             audit: Some(audit),
             ..Edit::default()
         };
-        let edit = Edit {
-            expected_head: ExpectedHead::Exactly(snapshot.head()),
-            ..edit
-        };
-        match self.publisher.publish(edit).await? {
-            Applied::Published => Ok(pruned),
-            Applied::Dropped => Err(Error::Invalid(
-                "the archive changed while pruning".to_owned(),
-            )),
-        }
+        let dropped = "the archive changed while pruning";
+        self.publisher.publish_or(edit, dropped).await?;
+        Ok(pruned)
     }
 }

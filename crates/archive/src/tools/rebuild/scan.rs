@@ -35,11 +35,7 @@ pub(super) struct Found {
 impl Found {
     /// Its last block.
     pub(super) fn end(&self) -> BlockRef {
-        let facts = &self.entry.facts;
-        BlockRef {
-            number: facts.range.end - 1,
-            hash: facts.last_hash,
-        }
+        self.entry.facts.last_block()
     }
 }
 
