@@ -190,7 +190,7 @@ impl Archive {
     /// `ReadOnly`, or `Invalid` for an empty range.
     pub fn fill(&self, range: BlockRange) -> Result<Fill> {
         let writer = self.writer()?;
-        Fill::new(writer.clone(), range, writer.kept(), Purpose::Fill)
+        Fill::new(writer.clone(), range, writer.kept(), Purpose::Fill, None)
     }
 
     /// Begins to fill a range with other datasets or another scope, beside what is there.
@@ -199,7 +199,7 @@ impl Archive {
     /// `ReadOnly`, or `Invalid` for an empty range.
     pub fn fill_with(&self, range: BlockRange, datasets: DatasetSet, scope: Scope) -> Result<Fill> {
         let kept = Kept { datasets, scope };
-        Fill::new(self.writer()?.clone(), range, kept, Purpose::Fill)
+        Fill::new(self.writer()?.clone(), range, kept, Purpose::Fill, None)
     }
 
     /// Begins to rebuild a segment or a pack from its blocks, which are to be pushed. It replaces
@@ -213,8 +213,8 @@ impl Archive {
             datasets: object.datasets,
             scope: object.scope.clone(),
         };
-        let purpose = Purpose::to_repair(object, audit)?;
-        Fill::new(self.writer()?.clone(), object.range, kept, purpose)
+        let (writer, purpose) = (self.writer()?.clone(), Purpose::to_repair(object)?);
+        Fill::new(writer, object.range, kept, purpose, Some(audit))
     }
 
     /// Begins to replace the segments and packs that hold blocks of an object, together, for where repairing

@@ -2,7 +2,6 @@
 
 use chronolith_model::{BlockFault, BlockRange, BlockRef, ErrorKind, Hash32};
 
-use crate::format::Damage;
 use crate::format::compress::NotPacked;
 
 /// The archive's result.

@@ -26,6 +26,7 @@
 mod archive;
 #[cfg(feature = "bench")]
 pub mod bench;
+mod blocking;
 mod error;
 mod format;
 mod health;

@@ -17,7 +17,7 @@ use crate::settings::GarbageSettings;
 use crate::state::head::View;
 use crate::state::held::held;
 use crate::state::record::Halt;
-use crate::write::edit::{Edit, HaltChange, catalog_names, state_names};
+use crate::write::edit::{catalog_names, state_names};
 use crate::write::writer::Writer;
 
 /// Objects that are listed at once.
@@ -282,12 +282,6 @@ impl Writer {
             source: "garbage collection".to_owned(),
             at: 0,
         };
-        self.publisher
-            .publish(Edit {
-                halt: HaltChange::Set(halt),
-                ..Edit::default()
-            })
-            .await?;
-        Ok(())
+        self.publisher.halt(halt).await
     }
 }

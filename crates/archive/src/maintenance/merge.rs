@@ -40,25 +40,17 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) async fn create(objects: &Objects, name: &str, kind: ObjectKind) -> Result<Self> {
-        let writer = objects
-            .blobs()
-            .create(name)
-            .await
-            .map_err(Error::store("create an object"))?;
+        let writer = objects.blobs().create(name).await;
         Ok(Self {
             container: ContainerBuilder::new(kind),
-            writer,
+            writer: writer.map_err(Error::store("create an object"))?,
         })
     }
 
     /// Hands over what was made, once it is worth it.
     pub(crate) async fn flush(&mut self) -> Result<()> {
         if self.container.buffer().len() >= WRITE_BYTES {
-            let bytes = self.container.drain();
-            self.writer
-                .write(bytes)
-                .await
-                .map_err(Error::store("write an object"))?;
+            self.write().await?;
         }
         Ok(())
     }
@@ -66,21 +58,15 @@ impl Output {
     /// Completes the object and returns where it lies.
     pub(crate) async fn finish(mut self, name: &str) -> Result<ObjectRef> {
         let finished = self.container.finish();
-        let bytes = self.container.drain();
-        self.writer
-            .write(bytes)
-            .await
-            .map_err(Error::store("write an object"))?;
-        self.writer
-            .finish(finished.len)
-            .await
-            .map_err(Error::store("complete an object"))?;
-        let (len, tables_start) = (finished.len, finished.tables_start);
-        Ok(ObjectRef {
-            name: name.to_owned(),
-            len,
-            tables_start,
-        })
+        self.write().await?;
+        let completed = self.writer.finish(finished.len).await;
+        completed.map_err(Error::store("complete an object"))?;
+        Ok(ObjectRef::new(name, finished))
+    }
+
+    async fn write(&mut self) -> Result<()> {
+        let written = self.writer.write(self.container.drain()).await;
+        written.map_err(Error::store("write an object"))
     }
 }
 
@@ -97,9 +83,7 @@ impl Writer {
             open.push(objects.open(&input.object).await?);
         }
         let range = range_of(inputs)?;
-        let uploading = self
-            .publisher
-            .name("seg", &format!("{:012}-{}", range.start, range.end));
+        let uploading = self.publisher.name("seg", range);
         let mut output = Output::create(objects, &uploading.name, ObjectKind::Segment).await?;
         let follow = inputs.iter().all(|input| digests_follow(&input.facts));
         let frame_table = copy_frames(objects, &open, &mut output).await?;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use chronolith_model::BlockRange;
 
 use super::merge::Output;
+use crate::blocking;
 use crate::error::{Error, Result};
 use crate::format::Damage;
 use crate::format::compress::Unpacker;
@@ -67,8 +68,7 @@ impl Writer {
             return Ok(((**first).clone(), None));
         }
         let range = BlockRange::new(first.range.start, last.range.end);
-        let about = format!("{:012}-{}", range.start, range.end);
-        let uploading = self.publisher.name("pack", &about);
+        let uploading = self.publisher.name("pack", range);
         let mut joined = Joined::create(objects, &uploading.name).await?;
         let mut learner = self.finishing.lock().await;
         let learner = again.then_some(&mut *learner);
@@ -158,7 +158,7 @@ impl Joined {
         let mut own = learner.clone();
         // The last few frames get the dictionary that the pack has already.
         let begun = !self.dictionaries.packed.is_empty();
-        let job = move || -> Result<_> {
+        let job = move || {
             let unpacked = unpack_all(&frames).map_err(|(at, damage)| {
                 let name = names.get(at).map(String::as_str);
                 Error::damaged(name.expect("each frame has the name of its pack"), damage)
@@ -172,9 +172,7 @@ impl Joined {
             let lens: Vec<u32> = frames.iter().map(|(_, unpacked)| *unpacked).collect();
             Ok((own, learnt, packed, lens))
         };
-        let done = tokio::task::spawn_blocking(job).await;
-        let done = done.map_err(|error| Error::Internal(format!("packing failed: {error}")))?;
-        let (own, learnt, packed, lens) = done?;
+        let (own, learnt, packed, lens) = blocking::run(job).await?;
         **learner = own;
         self.dictionaries.add(&learnt.packed, packed.len() as u32);
         for (frame, unpacked) in packed.iter().zip(lens) {

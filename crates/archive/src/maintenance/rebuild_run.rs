@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chronolith_model::{BlockRange, Hash32};
 
+use crate::blocking;
 use crate::error::{Error, Result};
 use crate::format::container::{ContainerBuilder, ObjectKind, Section};
 use crate::read::segment_hashes::BlockHashes;
@@ -124,9 +125,7 @@ impl Writer {
     ) -> Result<()> {
         let part = BlockRange::new(gathered.first_block, end);
         let entries = std::mem::take(&mut gathered.entries);
-        let (run, uploading) = self.store_run(part, last_hash, entries).await?;
-        edit.runs.push(run);
-        edit.uploads.push(uploading);
+        edit.add_run(self.store_run(part, last_hash, entries).await?);
         gathered.first_block = end;
         Ok(())
     }
@@ -137,7 +136,7 @@ impl Writer {
         last_hash: Hash32,
         mut entries: Vec<(u64, u64)>,
     ) -> Result<(RunEntry, Uploading)> {
-        let built = tokio::task::spawn_blocking(move || {
+        let build = move || {
             entries.sort_unstable();
             entries.dedup();
             let count = entries.len() as u64;
@@ -149,22 +148,13 @@ impl Writer {
             let summary = pack::encode_summary(&range, last_hash, &PackContent::NOTHING);
             container.table(Section::Summary, summary);
             let finished = container.finish();
-            (container.drain(), finished, count)
-        });
-        let built = built.await.map_err(|_| crate::write::fill::failed())?;
-        let (bytes, finished, entries) = built;
-        let about = format!("{:012}-{}", range.start, range.end);
-        let uploading = self.publisher.name("run", &about);
-        let object = ObjectRef {
-            name: uploading.name.clone(),
-            len: finished.len,
-            tables_start: finished.tables_start,
+            Ok((container.drain(), finished, count))
         };
-        let stored = self.put_all(vec![(uploading, bytes)]).await?;
-        let uploading = stored
-            .into_iter()
-            .next()
-            .ok_or_else(crate::write::fill::failed)?;
+        let (bytes, finished, entries) = blocking::run(build).await?;
+        let uploading = self.publisher.name("run", range);
+        let object = ObjectRef::new(&uploading.name, finished);
+        let stored = self.put_all(vec![(uploading, bytes)]).await?.pop();
+        let uploading = stored.expect("one object was stored");
         let run = RunEntry {
             object,
             tier: 1,

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use chronolith_model::{Block, BlockRange, BlockRef};
 
 use super::replace::Replaced;
+use crate::blocking;
 use crate::error::{Error, Result};
 use crate::format::digest::digest_of;
-use crate::format::facts::SegmentFacts;
 use crate::state::catalog::{PackContent, RunEntry};
 use crate::state::record::AuditEntry;
 use crate::state::snapshot::Snapshot;
@@ -31,19 +31,19 @@ pub(crate) enum Purpose {
     /// Blocks that are missing, or that can be proven further.
     Fill,
     /// A segment that is damaged, or whose content is in doubt.
-    Segment { name: String, audit: AuditEntry },
+    Segment(String),
     /// A pack that is damaged.
-    Pack { name: String, audit: AuditEntry },
+    Pack(String),
     /// Segments and packs whose content changes, together.
-    Together { audit: AuditEntry },
+    Together,
 }
 
 impl Purpose {
-    pub(crate) fn to_repair(object: &StoredObject, audit: AuditEntry) -> Result<Self> {
+    pub(crate) fn to_repair(object: &StoredObject) -> Result<Self> {
         let name = object.name.clone();
         match object.sort {
-            ObjectSort::Segment => Ok(Self::Segment { name, audit }),
-            ObjectSort::Pack => Ok(Self::Pack { name, audit }),
+            ObjectSort::Segment => Ok(Self::Segment(name)),
+            ObjectSort::Pack => Ok(Self::Pack(name)),
             ObjectSort::Run => Err(Error::Invalid(format!(
                 "a run is made from its segments, not from blocks (object={name})"
             ))),
@@ -54,18 +54,9 @@ impl Purpose {
         !matches!(self, Self::Fill)
     }
 
-    pub(crate) fn audit(&self) -> Option<AuditEntry> {
-        match self {
-            Self::Fill => None,
-            Self::Segment { audit, .. } | Self::Pack { audit, .. } | Self::Together { audit } => {
-                Some(audit.clone())
-            }
-        }
-    }
-
     /// Whether packs are made beside segments.
     pub(crate) fn packs(&self) -> bool {
-        matches!(self, Self::Fill | Self::Together { .. })
+        matches!(self, Self::Fill | Self::Together)
     }
 }
 
@@ -73,7 +64,7 @@ impl Fill {
     /// Refuses to repair what is no longer there.
     pub(crate) fn check_repaired(&self, replaced: &Replaced) -> Result<()> {
         match &self.purpose {
-            Purpose::Segment { name, .. } if !replaced.names().contains(name) => {
+            Purpose::Segment(name) if !replaced.names().contains(name) => {
                 Err(Error::Invalid(gone(name)))
             }
             _ => Ok(()),
@@ -86,7 +77,7 @@ impl Fill {
         if !self.purpose.repairs() {
             return Ok(());
         }
-        if let Purpose::Together { .. } = self.purpose {
+        if let Purpose::Together = self.purpose {
             self.check_packs_are_ours(snapshot)?;
         }
         self.check_ends(snapshot).await?;
@@ -143,10 +134,9 @@ impl Fill {
                 packing.0.push(&clock, &payload);
                 packing.0.pack_waiting(&mut packing.1)?;
             }
-            Ok::<_, Error>(packing)
+            Ok(packing)
         };
-        let done = tokio::task::spawn_blocking(job).await;
-        let (pack, learner) = done.map_err(|_| failed())??;
+        let (pack, learner) = blocking::run(job).await?;
         (self.pack, self.learner) = (Some(pack), learner);
         Ok(())
     }
@@ -159,20 +149,13 @@ impl Fill {
     }
 
     /// Replaces the pack.
-    pub(crate) async fn finish_pack(mut self, snapshot: &Snapshot) -> Result<()> {
-        let (name, audit) = match &self.purpose {
-            Purpose::Pack { name, audit } => (name.clone(), audit.clone()),
-            Purpose::Fill | Purpose::Segment { .. } | Purpose::Together { .. } => {
-                return Err(failed());
-            }
-        };
+    pub(crate) async fn finish_pack(mut self, snapshot: &Snapshot, name: &str) -> Result<()> {
         let old = snapshot.packs().find(|pack| pack.object.name == name);
-        let old = old.cloned().ok_or_else(|| Error::Invalid(gone(&name)))?;
-        let batch = snapshot.state.batch_packs.iter();
-        let unfinished = batch.clone().any(|pack| pack.object.name == name);
+        let old = old.ok_or_else(|| Error::Invalid(gone(name)))?;
+        let mut batch = snapshot.state.batch_packs.iter();
+        let unfinished = batch.any(|pack| pack.object.name == name);
         let (pack, mut learner) = self.packing_of(old.content.clone())?;
-        let built = tokio::task::spawn_blocking(move || pack.finish(&mut learner)).await;
-        let built = built.map_err(|_| failed())??;
+        let built = blocking::run(move || pack.finish(&mut learner)).await?;
         let built = built.ok_or_else(failed)?;
         if built.content != old.content {
             return Err(Error::Invalid(format!("{name} keeps something else")));
@@ -185,9 +168,9 @@ impl Fill {
         let mut uploads = Vec::new();
         let pack = self.writer.upload_pack(built, &mut uploads);
         let mut edit = Edit {
-            remove: vec![old.object.name.clone()],
+            remove: vec![name.to_owned()],
             uploads: self.writer.put_all(uploads).await?,
-            audit: Some(audit),
+            audit: self.audit,
             ..Edit::default()
         };
         match unfinished {
@@ -195,7 +178,7 @@ impl Fill {
             false => edit.packs.push(pack),
         }
         let publisher = &self.writer.publisher;
-        publisher.publish_or(edit, gone(&old.object.name)).await
+        publisher.publish_or(edit, gone(name)).await
     }
 }
 
@@ -209,19 +192,14 @@ async fn compare(
 ) -> Result<()> {
     let (number, objects) = (block.clock.number, &writer.view.objects);
     let mut same = snapshot.holding(number);
-    let packed = |facts: &SegmentFacts| PackContent::new(facts.datasets, &facts.scope);
-    let entry = same.find(|entry| packed(&entry.facts) == *content);
+    let entry = same.find(|entry| Kept::of(&entry.facts).packed() == *content);
     let entry = entry.ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&entry.object).await?;
     if let Some(archived) = objects.clock(&segment, number).await? {
         check_same(archived.block_ref(), block.clock.hash)?;
     }
-    let kept = Kept {
-        datasets: entry.facts.datasets,
-        scope: entry.facts.scope.clone(),
-    };
     let mut kept_of_it = block.clone();
-    normalise(&mut kept_of_it, &kept);
+    normalise(&mut kept_of_it, &Kept::of(&entry.facts));
     if digest_of(&kept_of_it) == objects.digest(&segment, number).await? {
         return Ok(());
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockMeta, BlockRange, Hash32, Proof, Scope};
+use chronolith_model::{Block, BlockRange, Proof, Scope};
 
 use super::repair::Purpose;
 use super::replace::Replaced;
@@ -17,7 +17,6 @@ use crate::state::snapshot::Snapshot;
 use crate::tools::inspect::{ObjectSort, StoredObject};
 use crate::write::edit::Edit;
 use crate::write::fill::{Fill, failed};
-use crate::write::pack::PackBuilder;
 use crate::write::seal::Kept;
 use crate::write::writer::Writer;
 
@@ -85,7 +84,7 @@ impl Fill {
             datasets: object.datasets,
             scope: scope.clone(),
         };
-        Self::new(writer, range, kept, Purpose::Together { audit })
+        Self::new(writer, range, kept, Purpose::Together, Some(audit))
     }
 
     /// Puts the payload that packs hold in the place of what was pushed, where they differ. Returns the
@@ -95,7 +94,7 @@ impl Fill {
         blocks: &mut [Arc<Block>],
         proof: Proof,
     ) -> Result<Vec<Proof>> {
-        let Purpose::Segment { name, .. } = &self.purpose else {
+        let Purpose::Segment(name) = &self.purpose else {
             return Err(failed());
         };
         let snapshot = self.writer.publisher.settled().await?;
@@ -143,9 +142,7 @@ impl Fill {
     ) -> Result<()> {
         for entry in &replaced.segments {
             for part in outside(entry.facts.range, self.range) {
-                let (pieces, names) = self.writer.reseal(entry, part).await?;
-                edit.segments.extend(pieces);
-                edit.uploads.extend(names);
+                self.writer.reseal(entry, part, edit).await?;
             }
         }
         let content = self.kept.packed();
@@ -167,10 +164,10 @@ impl Fill {
         Ok(())
     }
 
-    /// A pack of some blocks of another one, in bounded memory.
+    /// Stores a pack of some blocks of another one.
     async fn repack(
         &self,
-        pack: &Arc<PackEntry>,
+        pack: &PackEntry,
         part: BlockRange,
         edit: &mut Edit,
     ) -> Result<Option<PackEntry>> {
@@ -179,26 +176,10 @@ impl Fill {
             true => pack.last_hash,
             false => self.first_parent.ok_or_else(failed)?,
         };
-        let (mut kept, mut learner) =
-            (PackBuilder::new(pack.content.clone()), self.learner.clone());
-        for number in part.start..part.end {
-            let payload = self.writer.view.objects.payload(pack, number).await?;
-            // Only the number of the first and the hash of the last are looked at.
-            let clock = BlockMeta {
-                number,
-                hash: last,
-                parent_hash: Hash32::ZERO,
-                timestamp: 0,
-            };
-            if let Some(kept) = &mut kept {
-                kept.push(&clock, &payload);
-                kept.pack_waiting(&mut learner)?;
-            }
-        }
-        let built = kept.map(|kept| kept.finish(&mut learner)).transpose()?;
+        let learner = self.learner.clone();
+        let built = self.writer.repack(pack, part, last, learner).await?;
         let mut uploads = Vec::new();
-        let entry = built.flatten();
-        let entry = entry.map(|built| self.writer.upload_pack(built, &mut uploads));
+        let entry = built.map(|built| self.writer.upload_pack(built, &mut uploads));
         edit.uploads.extend(self.writer.put_all(uploads).await?);
         Ok(entry)
     }

@@ -42,11 +42,11 @@ impl Fill {
         let (mut segments, mut same_content) = (Vec::new(), true);
         for old in &snapshot.segments {
             let facts = &old.facts;
-            let same = facts.datasets == self.kept.datasets && facts.scope == self.kept.scope;
-            let Some(shared) = facts.range.intersect(&self.range).filter(|_| same) else {
+            let shared = facts.range.intersect(&self.range);
+            let Some(shared) = shared.filter(|_| self.kept.is_of(facts)) else {
                 continue;
             };
-            let repairs_together = matches!(self.purpose, Purpose::Together { .. });
+            let repairs_together = matches!(self.purpose, Purpose::Together);
             // Ingest still works on a batch: it goes only where it has to.
             let inside =
                 self.range.covers(&facts.range) && (old.tier > 0 || self.purpose.repairs());
@@ -77,7 +77,7 @@ impl Fill {
 
     /// The first block that keeps a segment from being replaced.
     fn refused(&self, compared: &Compared, goes: bool) -> Option<u64> {
-        let alone = matches!(self.purpose, Purpose::Segment { .. });
+        let alone = matches!(self.purpose, Purpose::Segment(_));
         match goes && !(alone && self.packed.is_in_doubt()) {
             true => compared.refused,
             // New digests would be over other payload than packs hold.

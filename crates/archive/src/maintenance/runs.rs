@@ -84,9 +84,7 @@ impl Writer {
         tier: u8,
     ) -> Result<(RunEntry, Uploading)> {
         let objects = &self.view.objects;
-        let uploading = self
-            .publisher
-            .name("run", &format!("{:012}-{}", range.start, range.end));
+        let uploading = self.publisher.name("run", range);
         let mut output = Output::create(objects, &uploading.name, ObjectKind::Run).await?;
         output.container.begin(Section::Hashes);
         let (directory, kept) = merge_tables(objects, sources, range, &mut output).await?;

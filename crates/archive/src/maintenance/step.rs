@@ -92,22 +92,17 @@ impl Writer {
             Step::Promote(entry) => self.promote(&entry, &mut edit).await?,
             Step::Merge(inputs) => {
                 let range = range_of(&inputs)?;
-                if let Some((run, name)) = self.run_of_segments(&inputs, range).await? {
-                    edit.runs.push(run);
-                    edit.uploads.push(name);
+                if let Some(run) = self.run_of_segments(&inputs, range).await? {
+                    edit.add_run(run);
                 }
                 let (segment, name) = self.merge(&inputs).await?;
                 edit.segments.push(segment);
                 edit.uploads.push(name);
-                edit.remove
-                    .extend(inputs.iter().map(|input| input.object.name.clone()));
+                edit.remove_all(inputs.iter().map(|input| &input.object));
             }
             Step::MergeRuns(inputs) => {
-                let (run, name) = self.merge_runs(&inputs).await?;
-                edit.runs.push(run);
-                edit.uploads.push(name);
-                edit.remove
-                    .extend(inputs.iter().map(|input| input.object.name.clone()));
+                edit.add_run(self.merge_runs(&inputs).await?);
+                edit.remove_all(inputs.iter().map(|input| &input.object));
             }
             Step::MakeRun(blocks) => self.make_runs(snapshot, blocks, None, &mut edit).await?,
             Step::JoinPacks(inputs) => {
@@ -137,9 +132,8 @@ impl Writer {
     async fn promote(&self, entry: &Arc<SegmentEntry>, edit: &mut Edit) -> Result<()> {
         edit.remove.push(entry.object.name.clone());
         let alone = std::slice::from_ref(entry);
-        if let Some((run, name)) = self.run_of_segments(alone, entry.facts.range).await? {
-            edit.runs.push(run);
-            edit.uploads.push(name);
+        if let Some(run) = self.run_of_segments(alone, entry.facts.range).await? {
+            edit.add_run(run);
         }
         edit.segments.push(SegmentEntry {
             tier: entry.tier + 1,
@@ -156,8 +150,7 @@ impl Writer {
     ) -> Result<PackEntry> {
         let (pack, name) = self.join_packs(inputs, why).await?;
         edit.uploads.extend(name);
-        edit.remove
-            .extend(inputs.iter().map(|input| input.object.name.clone()));
+        edit.remove_all(inputs.iter().map(|input| &input.object));
         Ok(pack)
     }
 }

@@ -6,7 +6,6 @@ use super::objects::Objects;
 use super::payload;
 use crate::error::{Error, Result};
 use crate::format::digest::digest_of;
-use crate::state::catalog::PackContent;
 use crate::state::snapshot::Snapshot;
 use crate::tools::inspect::StoredObject;
 use crate::write::check::normalise;
@@ -39,11 +38,7 @@ pub(crate) async fn difference(
         .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&entry.object).await?;
     let mut ours = objects.block(&segment, number).await?;
-    let facts = &entry.facts;
-    let ours_kept = Kept {
-        datasets: facts.datasets,
-        scope: facts.scope.clone(),
-    };
+    let ours_kept = Kept::of(&entry.facts);
     ours.payload = kept_payload(objects, snapshot, number, (kept, &ours_kept)).await?;
     normalise(&mut ours, kept);
     let mut theirs = theirs.clone();
@@ -66,7 +61,7 @@ pub(crate) async fn misfit(
     number: u64,
 ) -> Result<Option<StoredObject>> {
     for entry in snapshot.holding(number) {
-        let content = PackContent::new(entry.facts.datasets, &entry.facts.scope);
+        let content = Kept::of(&entry.facts).packed();
         let mut packs = snapshot.packs();
         let pack = packs.find(|pack| pack.range.contains(number) && pack.content == content);
         let Some(pack) = pack else {

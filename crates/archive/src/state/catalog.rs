@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Scope};
 
-use crate::format::container::{Container, ContainerBuilder, ObjectKind, Section};
+use crate::format::container::{Container, ContainerBuilder, Finished, ObjectKind, Section};
 use crate::format::facts::{SegmentFacts, decode_scope, encode_scope};
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded, ensure};
@@ -22,6 +22,14 @@ pub(crate) struct ObjectRef {
 }
 
 impl ObjectRef {
+    pub(crate) fn new(name: &str, Finished { len, tables_start }: Finished) -> Self {
+        Self {
+            name: name.to_owned(),
+            len,
+            tables_start,
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_bytes(self.name.as_bytes());
         out.put_varint(self.len);

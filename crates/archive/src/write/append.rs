@@ -9,7 +9,7 @@ use tracing::field::Empty;
 
 use super::check::{check_links, check_parent, contiguous, normalise, prepare};
 use super::dictionary::Learner;
-use super::edit::{Edit, ExpectedHead, HaltChange};
+use super::edit::{Edit, ExpectedHead};
 use super::rows::Rows;
 use super::seal::Kept;
 use super::seal_task::{SealJob, Sealed};
@@ -148,13 +148,7 @@ impl Writer {
             source: provenance.source.clone(),
             at: provenance.now,
         };
-        self.publisher
-            .publish(Edit {
-                halt: HaltChange::Set(halt),
-                ..Edit::default()
-            })
-            .await
-            .map(|_| ())
+        self.publisher.halt(halt).await
     }
 
     async fn append_batch(
@@ -172,9 +166,7 @@ impl Writer {
             Prefix::Outcome(outcome) => return Ok(outcome),
         };
         blocks.drain(..known);
-        let changed = |batch: &Arc<SegmentEntry>| {
-            batch.facts.datasets != kept.datasets || batch.facts.scope != kept.scope
-        };
+        let changed = |batch: &Arc<SegmentEntry>| !kept.is_of(&batch.facts);
         if snapshot.state.batches.iter().any(changed) || !contiguous(&snapshot) {
             self.seal_unsealed(&mut appender, &snapshot).await?;
             snapshot = self.publisher.settled().await?;
@@ -335,13 +327,8 @@ impl Writer {
                     };
                     return self.violated(archived, block.clock.hash, provenance).await;
                 }
-                let facts = &piece.entry.facts;
-                let kept = Kept {
-                    datasets: facts.datasets,
-                    scope: facts.scope.clone(),
-                };
                 let mut same = Block::clone(block);
-                normalise(&mut same, &kept);
+                normalise(&mut same, &Kept::of(&piece.entry.facts));
                 let offered = digest_of(&same);
                 let archived = objects.digest(&segment, number).await?;
                 if offered != archived {
@@ -371,12 +358,7 @@ impl Writer {
             source: provenance.source.clone(),
             at: provenance.now,
         };
-        self.publisher
-            .publish(Edit {
-                halt: HaltChange::Set(halt),
-                ..Edit::default()
-            })
-            .await?;
+        self.publisher.halt(halt).await?;
         Err(Error::FinalityViolation { archived, offered })
     }
 
@@ -428,8 +410,7 @@ impl Writer {
             ..Edit::default()
         };
         let replaced = batches.iter().skip(done.first_replaced);
-        edit.remove
-            .extend(replaced.map(|batch| batch.object.name.clone()));
+        edit.remove_all(replaced.map(|batch| &batch.object));
         self.upload_all(&mut done, &mut edit).await?;
         self.publisher.publish_or(edit, HEAD_MOVED).await?;
         done.rows.drop_front(done.sealed_blocks);

@@ -60,6 +60,16 @@ pub(crate) enum HaltChange {
 }
 
 impl Edit {
+    pub(crate) fn remove_all<'a>(&mut self, objects: impl Iterator<Item = &'a ObjectRef>) {
+        self.remove
+            .extend(objects.map(|object| object.name.clone()));
+    }
+
+    pub(crate) fn add_run(&mut self, (run, uploading): (RunEntry, Uploading)) {
+        self.runs.push(run);
+        self.uploads.push(uploading);
+    }
+
     /// Applies the edit. Says whether the catalog changed, or none where its inputs are gone.
     pub(crate) fn apply(&self, state: &mut State, catalog: &mut Catalog) -> Option<bool> {
         let head = state.live.map(|live| live.head);
@@ -94,20 +104,12 @@ impl Edit {
     }
 
     fn add(&self, state: &mut State, catalog: &mut Catalog) {
-        catalog
-            .segments
-            .extend(self.segments.iter().cloned().map(Arc::new));
-        catalog.runs.extend(self.runs.iter().cloned().map(Arc::new));
-        catalog
-            .packs
-            .extend(self.packs.iter().cloned().map(Arc::new));
-        state
-            .batches
-            .extend(self.batches.iter().cloned().map(Arc::new));
+        extend(&mut catalog.segments, &self.segments);
+        extend(&mut catalog.runs, &self.runs);
+        extend(&mut catalog.packs, &self.packs);
+        extend(&mut state.batches, &self.batches);
         state.batches.sort_by_key(|entry| entry.facts.range.start);
-        state
-            .batch_packs
-            .extend(self.batch_packs.iter().cloned().map(Arc::new));
+        extend(&mut state.batch_packs, &self.batch_packs);
         state.batch_packs.sort_by_key(|entry| entry.range.start);
         state.live = self.live.or(state.live);
         if let Some(kept) = &self.kept {
@@ -127,15 +129,17 @@ impl Edit {
     }
 }
 
+fn extend<T: Clone>(entries: &mut Vec<Arc<T>>, new: &[T]) {
+    entries.extend(new.iter().cloned().map(Arc::new));
+}
+
 /// Names of everything that the catalog holds.
 pub(crate) fn catalog_names(catalog: &Catalog) -> impl Iterator<Item = &str> {
-    let segments = catalog
-        .segments
-        .iter()
-        .map(|entry| entry.object.name.as_str());
-    let runs = catalog.runs.iter().map(|entry| entry.object.name.as_str());
-    let packs = catalog.packs.iter().map(|entry| entry.object.name.as_str());
-    segments.chain(runs).chain(packs)
+    let segments = catalog.segments.iter().map(|entry| &entry.object);
+    let runs = catalog.runs.iter().map(|entry| &entry.object);
+    let packs = catalog.packs.iter().map(|entry| &entry.object);
+    let objects = segments.chain(runs).chain(packs);
+    objects.map(|object| object.name.as_str())
 }
 
 /// Names of everything that the state holds itself.

@@ -17,6 +17,7 @@ use super::publish::Uploading;
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
 use super::writer::Writer;
+use crate::blocking;
 use crate::error::{Error, Result};
 use crate::format::compress::Packer;
 use crate::maintenance::repair::Purpose;
@@ -24,6 +25,7 @@ use crate::maintenance::repair_together::Packed;
 use crate::maintenance::replace::superseded_runs;
 use crate::settings::SealSettings;
 use crate::state::catalog::{PackContent, PackEntry, SegmentEntry};
+use crate::state::record::AuditEntry;
 use crate::state::snapshot::Snapshot;
 
 /// A fill on its way. Dropping it leaves garbage and nothing else.
@@ -31,6 +33,8 @@ use crate::state::snapshot::Snapshot;
 pub struct Fill {
     pub(crate) writer: Arc<Writer>,
     pub(crate) purpose: Purpose,
+    /// What an operator did, where the fill repairs.
+    pub(crate) audit: Option<AuditEntry>,
     pub(crate) range: BlockRange,
     pub(crate) kept: Kept,
     next: u64,
@@ -103,6 +107,7 @@ impl Fill {
         range: BlockRange,
         kept: Kept,
         purpose: Purpose,
+        audit: Option<AuditEntry>,
     ) -> Result<Self> {
         if range.is_empty() {
             return Err(Error::Invalid("an empty range cannot be filled".to_owned()));
@@ -111,6 +116,7 @@ impl Fill {
         Ok(Self {
             writer,
             purpose,
+            audit,
             range,
             kept,
             next: range.start,
@@ -186,12 +192,12 @@ impl Fill {
         self.now = self.now.max(provenance.now);
         let proof = provenance.proof;
         match self.purpose {
-            Purpose::Pack { .. } => self.hold_payload(&blocks).await,
-            Purpose::Segment { .. } => {
+            Purpose::Pack(_) => self.hold_payload(&blocks).await,
+            Purpose::Segment(_) => {
                 let levels = self.keep_packed(&mut blocks, proof).await?;
                 self.seal(blocks, levels).await
             }
-            Purpose::Fill | Purpose::Together { .. } => {
+            Purpose::Fill | Purpose::Together => {
                 let levels = vec![proof; blocks.len()];
                 self.seal(blocks, levels).await
             }
@@ -254,12 +260,9 @@ impl Fill {
                 .map(|&cut| seal::seal(&rows, cut, &kept, &used))
                 .collect::<Result<Vec<Built>>>()?;
             rows.drop_front(cuts.last().map_or(0, |cut| cut.end));
-            Ok::<_, Error>((rows, built, (packing, packs), packer))
+            Ok((rows, built, (packing, packs), packer))
         };
-        let done = tokio::task::spawn_blocking(job)
-            .await
-            .map_err(|_| failed())?;
-        let (rows, built, (packing, packs), packer) = done?;
+        let (rows, built, (packing, packs), packer) = blocking::run(job).await?;
         (self.pack, self.learner) = (packing.pack, packing.learner);
         let mut uploads = Vec::new();
         for built in built {
@@ -304,8 +307,9 @@ impl Fill {
                 reason: halt.reason.clone(),
             });
         }
-        if let Purpose::Pack { .. } = self.purpose {
-            return self.finish_pack(&snapshot).await;
+        if let Purpose::Pack(name) = &self.purpose {
+            let name = name.clone();
+            return self.finish_pack(&snapshot, &name).await;
         }
         let beyond = snapshot
             .head()
@@ -323,7 +327,7 @@ impl Fill {
             segments: std::mem::take(&mut self.segments),
             packs: std::mem::take(&mut self.packs),
             uploads: std::mem::take(&mut self.names),
-            audit: self.purpose.audit(),
+            audit: self.audit.take(),
             now: self.now,
             ..Edit::default()
         };
@@ -333,10 +337,10 @@ impl Fill {
                     let packs = self.superseded_packs(&snapshot, &replaced)?;
                     edit.remove.extend(packs);
                 }
-                Purpose::Together { .. } => {
+                Purpose::Together => {
                     self.keep_around(&snapshot, &replaced, &mut edit).await?;
                 }
-                Purpose::Segment { .. } | Purpose::Pack { .. } => {}
+                Purpose::Segment(_) | Purpose::Pack(_) => {}
             }
             let runs = superseded_runs(&snapshot, &edit.remove);
             edit.remove.extend(runs);

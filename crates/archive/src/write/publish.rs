@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronolith_model::Hash32;
+use chronolith_model::{BlockRange, Hash32};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
@@ -17,13 +17,13 @@ use tokio::sync::oneshot;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::edit::Edit;
+use super::edit::{Edit, HaltChange};
 use crate::error::{Error, Result, outcome_name};
 use crate::ranges::status::range_statuses;
 use crate::settings::SealSettings;
 use crate::state::catalog::Catalog;
 use crate::state::head::{View, decode_state};
-use crate::state::record::{CatalogRef, State};
+use crate::state::record::{CatalogRef, Halt, State};
 use crate::state::snapshot::Snapshot;
 
 /// Swaps and settlings that are tried before the caller gets the error.
@@ -100,10 +100,21 @@ impl Publisher {
         self.written.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A name for a new object. It is safe from collection as long as the guard lives.
-    pub(crate) fn name(self: &Arc<Self>, folder: &str, about: &str) -> Uploading {
+    /// A name for a new object of these blocks. It is safe from collection as long as the guard lives.
+    pub(crate) fn name(self: &Arc<Self>, folder: &str, range: BlockRange) -> Uploading {
+        self.name_with(folder, range, "")
+    }
+
+    /// The same with something more in the name.
+    pub(crate) fn name_with(
+        self: &Arc<Self>,
+        folder: &str,
+        BlockRange { start, end }: BlockRange,
+        more: &str,
+    ) -> Uploading {
         self.note_written();
-        let name = format!("{folder}/{about}-{:x}-{:016x}", self.epoch, self.nonce());
+        let (epoch, nonce) = (self.epoch, self.nonce());
+        let name = format!("{folder}/{start:012}-{end}{more}-{epoch:x}-{nonce:016x}");
         let mut uploading = self.uploading.lock();
         uploading.insert(name.clone(), 1);
         Uploading {
@@ -172,6 +183,15 @@ impl Publisher {
             Applied::Published => Ok(()),
             Applied::Dropped => Err(Error::Invalid(dropped.into())),
         }
+    }
+
+    /// Halts the archive.
+    pub(crate) async fn halt(&self, halt: Halt) -> Result<()> {
+        let edit = Edit {
+            halt: HaltChange::Set(halt),
+            ..Edit::default()
+        };
+        self.publish(edit).await.map(|_| ())
     }
 
     fn error(&self, failure: Failure) -> Error {

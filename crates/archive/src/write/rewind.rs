@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockMeta, BlockRange};
+use chronolith_model::{BlockMeta, BlockRange, Hash32};
 
 use super::boundaries;
+use super::dictionary::Learner;
 use super::edit::{Edit, ExpectedHead, HaltChange};
-use super::pack::PackBuilder;
-use super::publish::Uploading;
+use super::pack::{BuiltPack, PackBuilder};
 use super::rows::Rows;
 use super::seal::{self, Cut, Kept};
 use super::writer::Writer;
 use crate::error::{Error, Result};
 use crate::format::compress::Packer;
 use crate::read::lookup::block_by_number;
-use crate::state::catalog::SegmentEntry;
+use crate::state::catalog::{PackEntry, SegmentEntry};
 use crate::state::held;
 use crate::state::record::{AuditEntry, LiveRun};
 use crate::state::snapshot::Snapshot;
@@ -82,38 +82,29 @@ impl Writer {
             audit: Some(audit),
             ..Edit::default()
         };
-        let mut uploads = self.cut_segments(&snapshot, to, &mut edit).await?;
-        uploads.extend(self.cut_runs(&snapshot, to, &mut edit).await?);
-        uploads.extend(self.cut_packs(&snapshot, to, &mut edit).await?);
-        edit.uploads = uploads;
+        self.cut_segments(&snapshot, to, &mut edit).await?;
+        self.cut_runs(&snapshot, to, &mut edit).await?;
+        self.cut_packs(&snapshot, to, &mut edit).await?;
         let dropped = "the head moved while rewinding";
         self.publisher.publish_or(edit, dropped).await
     }
 
     /// Replaces segments that reach beyond `to` by what remains of them. Nothing stays unsealed:
     /// the next block begins a new cut.
-    async fn cut_segments(
-        &self,
-        snapshot: &Snapshot,
-        to: u64,
-        edit: &mut Edit,
-    ) -> Result<Vec<Uploading>> {
-        let mut names = Vec::new();
+    async fn cut_segments(&self, snapshot: &Snapshot, to: u64, edit: &mut Edit) -> Result<()> {
         for entry in &snapshot.segments {
             let range = entry.facts.range;
             if range.end > to + 1 {
                 edit.remove.push(entry.object.name.clone());
                 if range.start <= to {
                     let kept = BlockRange::new(range.start, to + 1);
-                    let (pieces, uploaded) = self.reseal(entry, kept).await?;
-                    names.extend(uploaded);
-                    edit.segments.extend(pieces);
+                    self.reseal(entry, kept, edit).await?;
                 }
             } else if entry.tier == 0 {
                 self.seal_batch(entry, edit).await;
             }
         }
-        Ok(names)
+        Ok(())
     }
 
     /// Seals some blocks of a segment again, in bounded memory.
@@ -121,13 +112,10 @@ impl Writer {
         &self,
         entry: &SegmentEntry,
         range: BlockRange,
-    ) -> Result<(Vec<SegmentEntry>, Vec<Uploading>)> {
-        let kept = Kept {
-            datasets: entry.facts.datasets,
-            scope: entry.facts.scope.clone(),
-        };
-        let settings = &self.settings.seal;
-        let (mut rows, mut pieces, mut names) = (Rows::new(self.term_key), Vec::new(), Vec::new());
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let (kept, settings) = (Kept::of(&entry.facts), &self.settings.seal);
+        let mut rows = Rows::new(self.term_key);
         for number in range.start..range.end {
             self.read_rows(entry, BlockRange::one(number), &mut rows)
                 .await?;
@@ -140,23 +128,17 @@ impl Writer {
                 let packer = Packer::new(seal::train(&rows, cut), settings.level);
                 let built = seal::seal(&rows, cut, &kept, &packer)?;
                 let mut uploads = Vec::new();
-                pieces.push(self.upload(built, 1, &mut uploads));
-                names.extend(self.put_all(uploads).await?);
+                edit.segments.push(self.upload(built, 1, &mut uploads));
+                edit.uploads.extend(self.put_all(uploads).await?);
                 rows.drop_front(cut.end);
             }
         }
-        Ok((pieces, names))
+        Ok(())
     }
 
     /// Runs keep the hashes of the merged segments that stay. What was sealed again has a table of
     /// its own.
-    async fn cut_runs(
-        &self,
-        snapshot: &Snapshot,
-        to: u64,
-        edit: &mut Edit,
-    ) -> Result<Vec<Uploading>> {
-        let mut names = Vec::new();
+    async fn cut_runs(&self, snapshot: &Snapshot, to: u64, edit: &mut Edit) -> Result<()> {
         let (staying, cut): (Vec<_>, Vec<_>) = snapshot
             .segments
             .iter()
@@ -176,44 +158,54 @@ impl Writer {
             edit.remove.push(run.object.name.clone());
             if let Some(last) = last {
                 let kept = BlockRange::new(run.range.start, last.facts.range.end);
-                let trimmed = self.trim_run(run, (kept, last.facts.last_hash)).await?;
-                edit.runs.push(trimmed.0);
-                names.push(trimmed.1);
+                let last_hash = last.facts.last_hash;
+                edit.add_run(self.trim_run(run, (kept, last_hash)).await?);
             }
         }
-        Ok(names)
+        Ok(())
     }
 
-    async fn cut_packs(
-        &self,
-        snapshot: &Snapshot,
-        to: u64,
-        edit: &mut Edit,
-    ) -> Result<Vec<Uploading>> {
+    async fn cut_packs(&self, snapshot: &Snapshot, to: u64, edit: &mut Edit) -> Result<()> {
         let last = block_by_number(&self.view.objects, snapshot, to).await?;
         let mut uploads = Vec::new();
-        let past = snapshot.packs().filter(|pack| pack.range.end > to + 1);
-        let past: Vec<_> = past.cloned().collect();
-        for pack in past {
+        for pack in snapshot.packs().filter(|pack| pack.range.end > to + 1) {
             edit.remove.push(pack.object.name.clone());
-            let (mut kept, mut learner) = (PackBuilder::new(pack.content.clone()), self.learner());
-            for number in pack.range.start..(to + 1).max(pack.range.start) {
-                let payload = self.view.objects.payload(&pack, number).await?;
-                // Only the number of the first and the hash of the last are looked at, and older
-                // blocks may be pruned.
-                let clock = BlockMeta { number, ..last };
-                if let Some(kept) = &mut kept {
-                    kept.push(&clock, &payload);
-                    // A pack unpacks to many times its size: no more of it waits than must.
-                    kept.pack_waiting(&mut learner)?;
-                }
-            }
-            let built = kept.map(|kept| kept.finish(&mut learner)).transpose()?;
-            if let Some(built) = built.flatten() {
+            let kept = BlockRange::new(pack.range.start, to + 1);
+            let built = self.repack(pack, kept, last.hash, self.learner()).await?;
+            if let Some(built) = built {
                 edit.batch_packs.push(self.upload_pack(built, &mut uploads));
             }
         }
-        self.put_all(uploads).await
+        edit.uploads.extend(self.put_all(uploads).await?);
+        Ok(())
+    }
+
+    /// Packs some blocks of another pack again, in bounded memory; none where these are no blocks.
+    pub(crate) async fn repack(
+        &self,
+        pack: &PackEntry,
+        blocks: BlockRange,
+        last_hash: Hash32,
+        mut learner: Learner,
+    ) -> Result<Option<BuiltPack>> {
+        let Some(mut kept) = PackBuilder::new(pack.content.clone()) else {
+            return Ok(None);
+        };
+        for number in blocks.start..blocks.end {
+            let payload = self.view.objects.payload(pack, number).await?;
+            // Only the number of the first and the hash of the last are looked at, and older blocks
+            // may be pruned.
+            let clock = BlockMeta {
+                number,
+                hash: last_hash,
+                parent_hash: Hash32::ZERO,
+                timestamp: 0,
+            };
+            kept.push(&clock, &payload);
+            // A pack unpacks to many times its size: no more of it waits than must.
+            kept.pack_waiting(&mut learner)?;
+        }
+        kept.finish(&mut learner)
     }
 
     /// Lets go of whole segments, runs and packs below a block. What straddles it stays.
@@ -233,8 +225,14 @@ impl Writer {
             .segments
             .iter()
             .filter(|entry| old(&entry.facts.range));
-        let mut remove: Vec<String> = segments.map(|entry| entry.object.name.clone()).collect();
-        let pruned = remove.len() as u64;
+        let mut edit = Edit {
+            expected_head: ExpectedHead::Exactly(snapshot.head()),
+            now: audit.at,
+            audit: Some(audit),
+            ..Edit::default()
+        };
+        edit.remove_all(segments.map(|entry| &entry.object));
+        let pruned = edit.remove.len() as u64;
         let kept = snapshot
             .segments
             .iter()
@@ -244,19 +242,12 @@ impl Writer {
         let first_kept = kept.clone().min().map_or(below, |first| first.min(below));
         let runs = catalog.runs.iter();
         let runs = runs.filter(|run| run.range.end <= first_kept);
-        remove.extend(runs.map(|run| run.object.name.clone()));
+        edit.remove_all(runs.map(|run| &run.object));
         let packs = snapshot.packs().filter(|pack| pack.range.end <= first_kept);
-        remove.extend(packs.map(|pack| pack.object.name.clone()));
+        edit.remove_all(packs.map(|pack| &pack.object));
         let first = kept.filter(|&start| start >= live.start).min();
         live.start = first.unwrap_or(live.start);
-        let edit = Edit {
-            expected_head: ExpectedHead::Exactly(snapshot.head()),
-            remove,
-            live: Some(live),
-            now: audit.at,
-            audit: Some(audit),
-            ..Edit::default()
-        };
+        edit.live = Some(live);
         let dropped = "the archive changed while pruning";
         self.publisher.publish_or(edit, dropped).await?;
         Ok(pruned)

@@ -50,6 +50,19 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// What a segment keeps.
+    pub(crate) fn of(facts: &SegmentFacts) -> Self {
+        Self {
+            datasets: facts.datasets,
+            scope: facts.scope.clone(),
+        }
+    }
+
+    /// Whether a segment keeps exactly this.
+    pub(crate) fn is_of(&self, facts: &SegmentFacts) -> bool {
+        self.datasets == facts.datasets && self.scope == facts.scope
+    }
+
     /// What of it goes into packs.
     pub(crate) fn packed(&self) -> PackContent {
         PackContent::new(self.datasets, &self.scope)

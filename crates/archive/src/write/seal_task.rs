@@ -12,7 +12,8 @@ use super::dictionary::Learner;
 use super::pack::{self, BuiltPack};
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
-use crate::error::{Error, Result};
+use crate::blocking;
+use crate::error::Result;
 use crate::format::compress::Packer;
 use crate::settings::SealSettings;
 
@@ -53,8 +54,7 @@ pub(crate) struct Sealed {
 impl SealJob {
     /// Runs the job beside everything else.
     pub(crate) async fn run_aside(self) -> Result<Sealed> {
-        let done = tokio::task::spawn_blocking(move || self.run()).await;
-        done.map_err(|error| Error::Internal(format!("sealing failed: {error}")))?
+        blocking::run(move || self.run()).await
     }
 
     fn run(mut self) -> Result<Sealed> {

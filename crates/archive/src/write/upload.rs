@@ -39,17 +39,10 @@ impl Writer {
     ) -> SegmentEntry {
         let range = built.facts.range;
         let [a, b, c, d, ..] = built.facts.root.0;
-        let about = format!(
-            "{:012}-{}-{a:02x}{b:02x}{c:02x}{d:02x}",
-            range.start, range.end
-        );
+        let root = format!("-{a:02x}{b:02x}{c:02x}{d:02x}");
         let folder = if tier == 0 { "bat" } else { "seg" };
-        let uploading = self.publisher.name(folder, &about);
-        let object = ObjectRef {
-            name: uploading.name.clone(),
-            len: built.finished.len,
-            tables_start: built.finished.tables_start,
-        };
+        let uploading = self.publisher.name_with(folder, range, &root);
+        let object = ObjectRef::new(&uploading.name, built.finished);
         let meters = &self.view.objects.meters;
         if tier > 0 {
             meters.seals.increment(1);

@@ -133,13 +133,8 @@ impl Writer {
         pack: BuiltPack,
         uploads: &mut Vec<(Uploading, Bytes)>,
     ) -> PackEntry {
-        let about = format!("{:012}-{}", pack.range.start, pack.range.end);
-        let uploading = self.publisher.name("pack", &about);
-        let object = ObjectRef {
-            name: uploading.name.clone(),
-            len: pack.finished.len,
-            tables_start: pack.finished.tables_start,
-        };
+        let uploading = self.publisher.name("pack", pack.range);
+        let object = ObjectRef::new(&uploading.name, pack.finished);
         uploads.push((uploading, pack.bytes));
         PackEntry {
             object,
