@@ -28,7 +28,6 @@ use crate::state::record::AuditEntry;
 use crate::state::snapshot::Snapshot;
 use crate::tools::inspect::{self, DamagedObject, Inspected, StoredObject};
 use crate::write::append::{IngestOutcome, Provenance};
-use crate::write::edit::{catalog_names, state_names};
 use crate::write::fill::Fill;
 use crate::write::seal::Kept;
 use crate::write::writer::Writer;
@@ -259,7 +258,7 @@ impl Archive {
     #[must_use]
     pub fn names(&self, object: &StoredObject) -> bool {
         self.view.current().is_some_and(|snapshot| {
-            let mut named = catalog_names(&snapshot.catalog).chain(state_names(&snapshot.state));
+            let mut named = snapshot.names();
             named.any(|name| name == object.name)
         })
     }

@@ -17,7 +17,6 @@ use crate::settings::GarbageSettings;
 use crate::state::head::View;
 use crate::state::held::held;
 use crate::state::record::Halt;
-use crate::write::edit::{catalog_names, state_names};
 use crate::write::writer::Writer;
 
 /// Objects that are listed at once.
@@ -82,8 +81,7 @@ pub(crate) async fn look(view: &View) -> Result<GarbageReport> {
     let held = held(blobs).await?;
     let mut named = HashSet::new();
     if let Some(newest) = view.refresh().await? {
-        named.extend(catalog_names(&newest.catalog).map(str::to_owned));
-        named.extend(state_names(&newest.state).map(str::to_owned));
+        named.extend(newest.names().map(str::to_owned));
     }
     Ok(GarbageReport::of(listed, &named, &held))
 }
@@ -174,19 +172,24 @@ impl Guardrails {
 pub(crate) async fn list_all(blobs: &dyn BlobStore) -> Result<Vec<BlobInfo>> {
     let mut all = Vec::new();
     for folder in FOLDERS {
-        let mut after: Option<String> = None;
-        loop {
-            let page = blobs.list(folder, after.as_deref(), LIST_PAGE).await;
-            let page = page.map_err(Error::store("list objects"))?;
-            let full = page.len() == LIST_PAGE;
-            after = page.last().map(|info| info.name.clone());
-            all.extend(page);
-            if !full {
-                break;
-            }
-        }
+        all.extend(list(blobs, folder).await?);
     }
     Ok(all)
+}
+
+/// Every object of a folder.
+pub(crate) async fn list(blobs: &dyn BlobStore, folder: &str) -> Result<Vec<BlobInfo>> {
+    let mut all: Vec<BlobInfo> = Vec::new();
+    loop {
+        let after = all.last().map(|info| info.name.as_str());
+        let page = blobs.list(folder, after, LIST_PAGE).await;
+        let page = page.map_err(Error::store("list objects"))?;
+        let is_last = page.len() < LIST_PAGE;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
 }
 
 impl Writer {
@@ -211,8 +214,7 @@ impl Writer {
         }
         let mut named: HashSet<String> = uploading;
         for snapshot in self.view.pinned() {
-            named.extend(catalog_names(&snapshot.catalog).map(str::to_owned));
-            named.extend(state_names(&snapshot.state).map(str::to_owned));
+            named.extend(snapshot.names().map(str::to_owned));
         }
         let held = held(&**self.view.objects.blobs()).await?;
         let mut report = GarbageReport::of(listed, &named, &held);

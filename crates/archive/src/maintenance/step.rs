@@ -17,7 +17,7 @@ use crate::ranges::report::count_segment;
 use crate::ranges::status::range_statuses;
 use crate::state::catalog::{PackEntry, SegmentEntry};
 use crate::state::snapshot::Snapshot;
-use crate::write::edit::{Edit, catalog_names, state_names};
+use crate::write::edit::Edit;
 use crate::write::publish::Applied;
 use crate::write::writer::Writer;
 
@@ -62,7 +62,7 @@ impl Writer {
         span.record("outcome", outcome_name(&done));
         if let Err(Error::Corrupt { object, reason }) = &done {
             if let Some(id) = closing {
-                let named = names(&snapshot).any(|name| name == object);
+                let named = snapshot.names().any(|name| name == object);
                 let what = (object.as_str(), reason.as_str(), named);
                 self.fail_range(id, phase, what, now).await?;
                 return Ok(true);
@@ -153,11 +153,6 @@ impl Writer {
         edit.remove_all(inputs.iter().map(|input| &input.object));
         Ok(pack)
     }
-}
-
-/// Names of everything that a snapshot holds.
-fn names(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
-    catalog_names(&snapshot.catalog).chain(state_names(&snapshot.state))
 }
 
 fn copy_of<T: Clone>(set: &Mutex<T>) -> T {

@@ -11,6 +11,7 @@ use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded, ensure};
 use crate::ranges::journal::Journal;
 use crate::ranges::tx_counts::TxCounts;
+use crate::state::record::CatalogRef;
 
 /// Where a stored object lies and how long it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,13 +31,13 @@ impl ObjectRef {
         }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_bytes(self.name.as_bytes());
         out.put_varint(self.len);
         out.put_varint(self.tables_start);
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
         let object = Self {
             name: reader.text()?,
             len: reader.varint()?,
@@ -236,6 +237,15 @@ impl Catalog {
         container.optional_table(Section::Journal, self.journal.encode(&self.segments));
         let finished = container.finish();
         (container.drain(), finished.tables_start)
+    }
+
+    /// The catalog as an object with this name: its bytes, and how a state names it.
+    pub(crate) fn to_object(&self, name: &str) -> (Bytes, CatalogRef) {
+        let (bytes, tables_start) = self.encode();
+        let hash = Hash32(*blake3::hash(&bytes).as_bytes());
+        let len = bytes.len() as u64;
+        let object = ObjectRef::new(name, Finished { len, tables_start });
+        (bytes, CatalogRef { object, hash })
     }
 
     pub(crate) fn decode(object: &Bytes, tables_start: u64) -> Decoded<Self> {

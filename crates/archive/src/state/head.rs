@@ -6,10 +6,11 @@ use chronolith_store::{MetaStore, Version, Versioned};
 use parking_lot::{Mutex, RwLock};
 
 use super::catalog::Catalog;
-use super::lost::load_state;
+use super::lost::{load, load_state};
 use super::record::{CatalogRef, State};
 use super::snapshot::Snapshot;
 use crate::error::{Error, Result};
+use crate::format::ensure;
 use crate::read::objects::Objects;
 
 /// How often a process that begins loads a newer state because what the one before named is gone.
@@ -62,8 +63,7 @@ impl View {
 
     /// Loads the newest state and what it names.
     pub(crate) async fn refresh(&self) -> Result<Option<Arc<Snapshot>>> {
-        let found = self.meta.load().await;
-        match found.map_err(Error::store("load the state"))? {
+        match load(&*self.meta).await? {
             Some(found) => self.take(found).await.map(Some),
             // It was there before.
             None if self.current().is_some() => Err(Error::StateLost {
@@ -114,25 +114,32 @@ impl View {
         let known = self
             .current()
             .filter(|known| known.state.catalog == state.catalog);
-        let catalog = match (known, &state.catalog) {
-            (Some(known), _) => known.catalog.clone(),
-            (None, None) => Arc::new(Catalog::default()),
-            (None, Some(place)) => Arc::new(self.load_catalog(place).await?),
+        let snapshot = match known {
+            Some(known) => Snapshot::new(version, state, known.catalog.clone()),
+            None => self.load_snapshot(version, state).await?,
         };
-        let snapshot = Arc::new(Snapshot::new(version, state, catalog));
+        let snapshot = Arc::new(snapshot);
         self.adopt(snapshot.clone());
         Ok(snapshot)
     }
 
+    /// A state with the catalog that it names, which does not become the current one.
+    pub(crate) async fn load_snapshot(&self, version: Version, state: State) -> Result<Snapshot> {
+        let catalog = match &state.catalog {
+            Some(place) => self.load_catalog(place).await?,
+            None => Catalog::default(),
+        };
+        Ok(Snapshot::new(version, state, Arc::new(catalog)))
+    }
+
     pub(crate) async fn load_catalog(&self, place: &CatalogRef) -> Result<Catalog> {
-        let bytes = self.objects.blobs().get(&place.name).await;
-        let bytes = bytes.map_err(|error| Error::reading(&place.name, error))?;
-        if *blake3::hash(&bytes).as_bytes() != place.hash.0 {
-            let reason = "it is not the catalog that the state names";
-            return Err(Error::damaged(&place.name, reason));
-        }
-        Catalog::decode(&bytes, place.tables_start)
-            .map_err(|damage| Error::damaged(&place.name, damage))
+        let object = &place.object;
+        let damaged = |damage| Error::damaged(&object.name, damage);
+        let bytes = self.objects.blobs().get(&object.name).await;
+        let bytes = bytes.map_err(|error| Error::reading(&object.name, error))?;
+        let expected = *blake3::hash(&bytes).as_bytes() == place.hash.0;
+        ensure(expected, "it is not the catalog that the state names").map_err(damaged)?;
+        Catalog::decode(&bytes, object.tables_start).map_err(damaged)
     }
 }
 

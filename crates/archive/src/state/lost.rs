@@ -9,6 +9,11 @@ use crate::error::{Error, Result};
 use crate::maintenance::gc::FOLDERS;
 use crate::tools::copy::Place;
 
+/// Loads the state; none where there is no state.
+pub(crate) async fn load(meta: &dyn MetaStore) -> Result<Option<Versioned>> {
+    meta.load().await.map_err(Error::store("load the state"))
+}
+
 /// Loads the state; none where there is neither a state nor an object.
 ///
 /// # Errors
@@ -17,16 +22,14 @@ pub(crate) async fn load_state(
     meta: &dyn MetaStore,
     blobs: &dyn BlobStore,
 ) -> Result<Option<Versioned>> {
-    let found = meta.load().await;
-    if let Some(found) = found.map_err(Error::store("load the state"))? {
+    if let Some(found) = load(meta).await? {
         return Ok(Some(found));
     }
     let Some(object) = first_object(blobs).await? else {
         return Ok(None);
     };
     // Another process may have created the archive since the first look.
-    let found = meta.load().await;
-    match found.map_err(Error::store("load the state"))? {
+    match load(meta).await? {
         Some(found) => Ok(Some(found)),
         None => Err(Error::StateLost { object }),
     }

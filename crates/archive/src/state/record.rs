@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use chronolith_model::{BlockRef, ChainId, DatasetSet, Hash32, Scope};
+use rand::{RngCore, rngs::StdRng};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::catalog::{PackEntry, SegmentEntry};
+use super::catalog::{ObjectRef, PackEntry, SegmentEntry};
 use crate::format::container::{FORMAT_VERSION, READABLE_FROM};
 use crate::format::facts::{decode_scope, encode_scope};
 use crate::format::term::TermKey;
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded, ensure};
+use crate::settings::Settings;
 
 const MAGIC: [u8; 8] = *b"CHRSTATE";
 /// How many past acts of operators are kept.
@@ -50,9 +52,7 @@ pub struct AuditEntry {
 /// Where the catalog lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CatalogRef {
-    pub(crate) name: String,
-    pub(crate) len: u64,
-    pub(crate) tables_start: u64,
+    pub(crate) object: ObjectRef,
     pub(crate) hash: Hash32,
 }
 
@@ -82,6 +82,29 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The state of a new archive.
+    pub(crate) fn new(settings: &Settings, random: &mut StdRng) -> Self {
+        let mut archive_id = [0; 16];
+        random.fill_bytes(&mut archive_id);
+        Self {
+            archive_id,
+            chain: settings.chain,
+            epoch: 0,
+            sequence: 0,
+            nonce: 0,
+            instance: String::new(),
+            halt: None,
+            live: None,
+            datasets: settings.datasets,
+            scope: settings.scope.clone(),
+            catalog: None,
+            batches: Vec::new(),
+            batch_packs: Vec::new(),
+            audit: Vec::new(),
+            term_key: TermKey::NONE,
+        }
+    }
+
     /// Remembers an operator's act.
     pub(crate) fn record(&mut self, entry: AuditEntry) {
         self.audit.push(entry);
@@ -108,9 +131,7 @@ impl State {
         out.put_u8(self.datasets.bits());
         encode_scope(&self.scope, &mut out);
         out.put_option(self.catalog.as_ref(), |catalog, out| {
-            out.put_bytes(catalog.name.as_bytes());
-            out.put_varint(catalog.len);
-            out.put_varint(catalog.tables_start);
+            catalog.object.encode(out);
             out.put(&catalog.hash.0);
         });
         out.put_list(&self.batches, |batch, out| batch.encode(out));
@@ -164,9 +185,7 @@ impl State {
             scope: decode_scope(reader)?,
             catalog: reader.option(|reader| {
                 Ok(CatalogRef {
-                    name: reader.text()?,
-                    len: reader.varint()?,
-                    tables_start: reader.varint()?,
+                    object: ObjectRef::decode(reader)?,
                     hash: reader.hash()?,
                 })
             })?,
@@ -235,7 +254,7 @@ fn decode_halt(reader: &mut Reader<'_>) -> Decoded<Halt> {
 mod tests {
     use super::*;
     use crate::format::facts::tests::sample;
-    use crate::state::catalog::{ObjectRef, PackContent};
+    use crate::state::catalog::PackContent;
     use chronolith_model::{BlockRange, Dataset};
     use proptest::prelude::*;
 
@@ -272,9 +291,11 @@ mod tests {
             datasets: DatasetSet::CLOCK,
             scope: Scope::All,
             catalog: Some(CatalogRef {
-                name: "cat/1".into(),
-                len: 7,
-                tables_start: 3,
+                object: ObjectRef {
+                    name: "cat/1".into(),
+                    len: 7,
+                    tables_start: 3,
+                },
                 hash: Hash32([6; 32]),
             }),
             batches: vec![Arc::new(SegmentEntry {

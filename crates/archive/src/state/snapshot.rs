@@ -11,6 +11,7 @@ use super::record::State;
 use crate::error::{Error, Result};
 use crate::ranges::geometry::{FailedPhase, RangeFailure};
 use crate::read::run_set::RunSet;
+use crate::write::edit::{catalog_names, state_names};
 
 /// One state and everything it names.
 #[derive(Debug)]
@@ -107,6 +108,11 @@ impl Snapshot {
             catalog,
             segments,
         }
+    }
+
+    /// Names of everything that state and catalog hold.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        catalog_names(&self.catalog).chain(state_names(&self.state))
     }
 
     /// The newest block of the live run.

@@ -3,40 +3,48 @@
 //! The archive may be written meanwhile: the copy is of one state. Until the state is written the copy
 //! is what it was before, whole or not there; so a copy that was interrupted never looks whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, BlockRef, ChainId};
-use chronolith_store::{BlobStore, MetaStore};
+use chronolith_model::{BlockRef, ChainId};
+use chronolith_store::{BlobStore, MetaStore, Versioned};
 
-use super::inspect::{Inspected, entries, read};
+use super::inspect::{EVERYTHING, Inspected, entries, lengths, read};
 use crate::error::{Error, Result};
 use crate::maintenance::gc::list_all;
 use crate::meters::Meters;
 use crate::read::cache::Cache;
 use crate::read::objects::Objects;
 use crate::state::head::{View, decode_state};
-use crate::state::lost::load_state;
+use crate::state::lost::{load, load_state};
 use crate::state::record::{CatalogRef, State};
-use crate::state::snapshot::Snapshot;
-use crate::write::edit::{catalog_names, state_names};
 
 /// How often copying begins again because objects were collected on the way.
 const ROUNDS_MAX: usize = 16;
 /// Bytes that are copied at once.
 const STEP_BYTES: u64 = 8 << 20;
-/// Copying reads nothing twice: the cache is as good as none.
 const CACHE_BYTES: u64 = 1 << 20;
-const EVERYTHING: BlockRange = BlockRange {
-    start: 0,
-    end: u64::MAX,
-};
 
 /// Where an archive lies.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub meta: Arc<dyn MetaStore>,
     pub blobs: Arc<dyn BlobStore>,
+}
+
+impl Place {
+    /// The state of the archive that is here.
+    pub(crate) async fn load(&self) -> Result<Versioned> {
+        let found = load_state(&*self.meta, &*self.blobs).await?;
+        found.ok_or_else(|| Error::Invalid("there is no archive".to_owned()))
+    }
+
+    /// The archive that is here, for reading nothing twice: almost without a cache.
+    pub(crate) fn view(&self, chain: ChainId) -> View {
+        let (blobs, cache) = (self.blobs.clone(), Cache::of_bytes(CACHE_BYTES));
+        let objects = Objects::new(blobs, cache, Meters::new(chain));
+        View::new(self.meta.clone(), objects)
+    }
 }
 
 /// What was copied.
@@ -66,12 +74,10 @@ pub async fn copy_archive(
     chain: ChainId,
     progress: &mut (dyn FnMut(Inspected) + Send),
 ) -> Result<Copied> {
-    let source = view_of(from, chain);
-    let target = view_of(to, chain);
+    let (source, target) = (from.view(chain), to.view(chain));
     let mut failure = Error::Invalid("nothing was copied".to_owned());
     for _ in 0..ROUNDS_MAX {
-        let found = load_state(&*from.meta, &*from.blobs).await?;
-        let found = found.ok_or_else(|| Error::Invalid("there is no archive".to_owned()))?;
+        let found = from.load().await?;
         let state = decode_state(&found)?;
         if state.chain != chain {
             let message = format!(
@@ -94,22 +100,12 @@ pub async fn copy_archive(
             Err(error) => return Err(error),
         }
         // Collected, because a newer state does not need it? Then that one is copied.
-        let newest = from.meta.load().await;
-        let newest = newest.map_err(Error::store("load the state"))?;
+        let newest = load(&*from.meta).await?;
         if newest.is_none_or(|newest| newest.version == found.version) {
             break;
         }
     }
     Err(failure)
-}
-
-fn view_of(place: &Place, chain: ChainId) -> View {
-    let objects = Objects::new(
-        place.blobs.clone(),
-        Cache::of_bytes(CACHE_BYTES),
-        Meters::new(chain),
-    );
-    View::new(place.meta.clone(), objects)
 }
 
 /// Only an older copy of the same archive may be there: whoever names a restored archive, or an old one,
@@ -140,21 +136,13 @@ async fn check_target(to: &Place, from: &State) -> Result<bool> {
 async fn copy_objects(
     source: &View,
     target: &View,
-    found: &chronolith_store::Versioned,
+    found: &Versioned,
     progress: &mut (dyn FnMut(Inspected) + Send),
 ) -> Result<Copied> {
     let state = decode_state(found)?;
-    let catalog = match &state.catalog {
-        Some(place) => Arc::new(source.load_catalog(place).await?),
-        None => Arc::default(),
-    };
-    let snapshot = Snapshot::new(found.version, state, catalog);
+    let snapshot = source.load_snapshot(found.version, state).await?;
     let (from, to) = (&source.objects, &target.objects);
-    let there = list_all(&**to.blobs()).await?;
-    let there: HashMap<String, u64> = there
-        .into_iter()
-        .map(|info| (info.name, info.len))
-        .collect();
+    let there = lengths(to).await?;
     let due: Vec<_> = entries(&snapshot, &EVERYTHING).collect();
     let mut copied = Copied {
         head: snapshot.head(),
@@ -201,7 +189,8 @@ async fn copy_catalog(source: &View, target: &View, place: &CatalogRef) -> Resul
     if is_whole(target.load_catalog(place).await.map(|_| ()))? {
         return Ok(());
     }
-    copy_object(&source.objects, &target.objects, &place.name, place.len).await?;
+    let (name, len) = (&place.object.name, place.object.len);
+    copy_object(&source.objects, &target.objects, name, len).await?;
     target.load_catalog(place).await.map(|_| ())
 }
 
@@ -232,15 +221,13 @@ async fn remove(objects: &Objects, name: &str) -> Result<()> {
 async fn write_state(to: &Place, bytes: bytes::Bytes) -> Result<()> {
     let known = to.meta.load().await;
     let known = known.map_err(Error::store("load the state of the copy"))?;
-    let same = known.as_ref().is_some_and(|known| known.bytes == bytes);
-    if same {
+    if known.as_ref().is_some_and(|known| known.bytes == bytes) {
         return Ok(());
     }
     let expected = known.map(|known| known.version);
     let swapped = to.meta.swap(expected, bytes).await;
-    swapped
-        .map(|_| ())
-        .map_err(Error::store("write the state of the copy"))
+    swapped.map_err(Error::store("write the state of the copy"))?;
+    Ok(())
 }
 
 /// What an older copy needed and this one does not.
@@ -248,9 +235,7 @@ async fn remove_unnamed(target: &View) -> Result<()> {
     let Some(snapshot) = target.refresh().await? else {
         return Ok(());
     };
-    let named: HashSet<&str> = catalog_names(&snapshot.catalog)
-        .chain(state_names(&snapshot.state))
-        .collect();
+    let named: HashSet<&str> = snapshot.names().collect();
     for info in list_all(&**target.objects.blobs()).await? {
         if !named.contains(info.name.as_str()) {
             remove(&target.objects, &info.name).await?;

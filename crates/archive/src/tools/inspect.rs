@@ -14,7 +14,7 @@ use crate::format::digest::ClockDigests;
 use crate::format::pack::OpenPack;
 use crate::format::segment::{BlockedSection, SegmentTables};
 use crate::format::table::TableDirectory;
-use crate::format::{Damage, Decoded};
+use crate::format::{Decoded, ensure};
 use crate::maintenance::gc::list_all;
 use crate::maintenance::hash_check;
 use crate::read::objects::Objects;
@@ -22,11 +22,12 @@ use crate::read::window::{STEP_BYTES, Window};
 use crate::state::catalog::{ObjectRef, PackEntry, RunEntry, SegmentEntry};
 use crate::state::head::View;
 use crate::state::snapshot::Snapshot;
-use crate::write::edit::{catalog_names, state_names};
 use crate::write::pack::decode_summary;
 
 /// How often a newer state is taken because what was inspected is gone by now.
 const ROUNDS_MAX: usize = 16;
+
+pub(crate) const EVERYTHING: BlockRange = BlockRange::new(0, u64::MAX);
 
 /// What an object of the archive is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,18 +91,16 @@ impl Entry {
     }
 
     pub(crate) fn described(&self) -> StoredObject {
-        let (name, range) = (self.place().name.clone(), self.range());
-        let (sort, datasets, scope) = match self {
-            Self::Segment(entry) => return entry.described(),
-            Self::Pack(entry) => return entry.described(),
-            Self::Run(_) => (ObjectSort::Run, DatasetSet::CLOCK, Scope::All),
-        };
-        StoredObject {
-            name,
-            sort,
-            range,
-            datasets,
-            scope,
+        match self {
+            Self::Segment(entry) => entry.described(),
+            Self::Pack(entry) => entry.described(),
+            Self::Run(entry) => StoredObject {
+                name: entry.object.name.clone(),
+                sort: ObjectSort::Run,
+                range: entry.range,
+                datasets: DatasetSet::CLOCK,
+                scope: Scope::All,
+            },
         }
     }
 }
@@ -145,9 +144,7 @@ pub(crate) async fn inspect(
         if let Some(place) = &snapshot.state.catalog {
             view.load_catalog(place).await?;
         }
-        let named: HashSet<&str> = catalog_names(&snapshot.catalog)
-            .chain(state_names(&snapshot.state))
-            .collect();
+        let named: HashSet<&str> = snapshot.names().collect();
         let found = damaged.len();
         damaged.retain(|damaged| named.contains(damaged.object.name.as_str()));
         if !seen.is_empty() && damaged.len() == found {
@@ -191,12 +188,9 @@ pub(crate) async fn inspect(
 }
 
 /// How long every object is.
-async fn lengths(objects: &Objects) -> Result<HashMap<String, u64>> {
-    let listed = list_all(&**objects.blobs()).await?;
-    Ok(listed
-        .into_iter()
-        .map(|info| (info.name, info.len))
-        .collect())
+pub(crate) async fn lengths(objects: &Objects) -> Result<HashMap<String, u64>> {
+    let listed = list_all(&**objects.blobs()).await?.into_iter();
+    Ok(listed.map(|info| (info.name, info.len)).collect())
 }
 
 /// No query reads what lies after the end of an object, and a rebuild of the state looks for its
@@ -235,13 +229,7 @@ pub(crate) async fn read(objects: &Objects, entry: &Entry) -> Result<()> {
 async fn read_segment(objects: &Objects, entry: &SegmentEntry) -> Result<()> {
     let name = &entry.object.name;
     let damaged = |damage| Error::damaged(name, damage);
-    let tail = objects.tail(&entry.object).await?;
-    let tables = SegmentTables::decode(tail, entry.object.tables_start).map_err(damaged)?;
-    if tables.facts != entry.facts {
-        return Err(damaged(Damage(
-            "it is not the segment that the state names",
-        )));
-    }
+    let tables = open_segment(objects, entry).await?;
     let len = tables
         .frames
         .last()
@@ -272,12 +260,10 @@ async fn read_segment(objects: &Objects, entry: &SegmentEntry) -> Result<()> {
         Some(listed) => hashes(listed),
         None => read_blocks(objects, name, &tables.block_hashes, hashes).await?,
     }
-    if last_hash != Some(facts.last_hash.0) {
-        return Err(damaged(Damage("its last block is not the one it names")));
-    }
-    if *root.finalize().as_bytes() != entry.facts.root.0 {
-        return Err(damaged(Damage("its digests do not give its content root")));
-    }
+    let is_last = last_hash == Some(facts.last_hash.0);
+    ensure(is_last, "its last block is not the one it names").map_err(damaged)?;
+    let is_root = *root.finalize().as_bytes() == facts.root.0;
+    ensure(is_root, "its digests do not give its content root").map_err(damaged)?;
     read_table(objects, name, &tables.terms, tables.terms_offset).await?;
     match &tables.hashes {
         Some((table, offset)) => read_table(objects, name, table, *offset).await,
@@ -328,9 +314,8 @@ async fn read_run(objects: &Objects, entry: &RunEntry) -> Result<()> {
         let container = Container::parse(tail, entry.object.tables_start, ObjectKind::Run)?;
         let (offset, len) = container.data(Section::Hashes)?;
         let (range, last_hash, _) = decode_summary(&container.table(Section::Summary)?)?;
-        if (range, last_hash) != (entry.range, entry.last_hash) {
-            return Err(Damage("it is not the run that the catalog names"));
-        }
+        let expected = (range, last_hash) == (entry.range, entry.last_hash);
+        ensure(expected, "it is not the run that the catalog names")?;
         let table = TableDirectory::decode(&container.table(Section::HashDirectory)?, len)?;
         Ok((table, offset))
     };
@@ -351,6 +336,16 @@ async fn read_pack(objects: &Objects, entry: &PackEntry) -> Result<()> {
     Ok(())
 }
 
+/// Reads the tables of a segment, past the cache: it is there, and it is the one that is named.
+pub(crate) async fn open_segment(objects: &Objects, entry: &SegmentEntry) -> Result<SegmentTables> {
+    let damaged = |damage| Error::damaged(&entry.object.name, damage);
+    let tail = objects.tail(&entry.object).await?;
+    let tables = SegmentTables::decode(tail, entry.object.tables_start).map_err(damaged)?;
+    let expected = tables.facts == entry.facts;
+    ensure(expected, "it is not the segment that the state names").map_err(damaged)?;
+    Ok(tables)
+}
+
 /// Reads the tables of a pack, past the cache: it is there, and it is the one that is named.
 pub(crate) async fn open_pack(objects: &Objects, entry: &PackEntry) -> Result<OpenPack> {
     let tail = objects.tail(&entry.object).await?;
@@ -358,9 +353,8 @@ pub(crate) async fn open_pack(objects: &Objects, entry: &PackEntry) -> Result<Op
     let parse = || -> Decoded<OpenPack> {
         let container = Container::parse(tail.clone(), at, ObjectKind::Pack)?;
         let summary = decode_summary(&container.table(Section::Summary)?)?;
-        if summary != (entry.range, entry.last_hash, entry.content.clone()) {
-            return Err(Damage("it is not the pack that the state names"));
-        }
+        let expected = summary == (entry.range, entry.last_hash, entry.content.clone());
+        ensure(expected, "it is not the pack that the state names")?;
         OpenPack::decode(tail, at, entry.range)
     };
     parse().map_err(|damage| Error::damaged(&entry.object.name, damage))

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, BlockRef, Hash32};
+use chronolith_model::{BlockRange, BlockRef};
 use chronolith_store::{BlobStore, TakeOver};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 
@@ -32,7 +32,8 @@ use crate::settings::Settings;
 use crate::state::catalog::Catalog;
 use crate::state::head::View;
 use crate::state::held::hold;
-use crate::state::record::{AuditEntry, CatalogRef, Halt, LiveRun, State};
+use crate::state::lost::load;
+use crate::state::record::{AuditEntry, Halt, LiveRun, State};
 use crate::state::snapshot::Snapshot;
 use crate::write::edit::{catalog_names, state_names};
 use crate::write::writer::Writer;
@@ -105,11 +106,9 @@ pub async fn rebuild_state(
     audit: AuditEntry,
     confirm: &impl AsyncFn(BlockRef) -> Result<bool>,
 ) -> Result<RebuildReport> {
-    let loaded = place.meta.load().await;
-    if loaded.map_err(Error::store("load the state"))?.is_some() {
-        return Err(Error::Invalid(
-            "there is a state: nothing to rebuild".to_owned(),
-        ));
+    if load(&*place.meta).await?.is_some() {
+        let message = "there is a state: nothing to rebuild";
+        return Err(Error::Invalid(message.to_owned()));
     }
     let meters = Meters::new(settings.chain);
     let objects = Objects::new(place.blobs.clone(), settings.cache.clone(), meters);
@@ -184,24 +183,10 @@ fn from_anchor(settings: &Settings, scanned: &Scanned, anchor: BlockRef) -> Resu
         head: anchor,
         head_timestamp: last.last_timestamp,
     };
-    let mut archive_id = [0; 16];
-    StdRng::from_os_rng().fill_bytes(&mut archive_id);
     let state = State {
-        archive_id,
-        chain: settings.chain,
-        epoch: 0,
-        sequence: 0,
-        nonce: 0,
-        instance: String::new(),
-        halt: None,
         live: Some(live),
-        datasets: settings.datasets,
-        scope: settings.scope.clone(),
-        catalog: None,
-        batches: Vec::new(),
-        batch_packs: Vec::new(),
-        audit: Vec::new(),
         term_key: newest_key(&chain),
+        ..State::new(settings, &mut StdRng::from_os_rng())
     };
     let segments = chain.iter().map(|found| Arc::new(found.entry.clone()));
     Ok((state, Used::new(segments.collect())))
@@ -308,18 +293,12 @@ async fn publish(
     let blobs = view.objects.blobs();
     let open: Vec<String> = report.open_objects().cloned().collect();
     hold(&**blobs, &open, nonce).await?;
-    let (bytes, tables_start) = catalog.encode();
     state.sequence += 1;
     let name = format!("cat/{:016x}-0-{nonce:016x}", state.sequence);
-    let (len, hash) = (bytes.len() as u64, Hash32(*blake3::hash(&bytes).as_bytes()));
+    let (bytes, catalog) = catalog.to_object(&name);
     let put = blobs.put(&name, bytes).await;
     put.map_err(Error::store("store the catalog"))?;
-    state.catalog = Some(CatalogRef {
-        name,
-        len,
-        tables_start,
-        hash,
-    });
+    state.catalog = Some(catalog);
     state.nonce = nonce;
     state.instance = String::new();
     // A halt that the archive had says what an operator must look at first.

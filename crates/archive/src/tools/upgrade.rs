@@ -5,28 +5,15 @@
 //! refused in words that help.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use chronolith_model::BlockRange;
 
 use super::copy::Place;
-use super::inspect::entries;
+use super::inspect::{EVERYTHING, entries};
 use crate::error::{Error, Result};
 use crate::format::container::{FORMAT_VERSION, versions};
-use crate::meters::Meters;
-use crate::read::cache::Cache;
 use crate::read::objects::Objects;
 use crate::state::catalog::ObjectRef;
-use crate::state::head::{View, decode_state};
-use crate::state::lost::load_state;
+use crate::state::head::decode_state;
 use crate::state::record::State;
-use crate::state::snapshot::Snapshot;
-
-const CACHE_BYTES: u64 = 1 << 20;
-const EVERYTHING: BlockRange = BlockRange {
-    start: 0,
-    end: u64::MAX,
-};
 
 /// Which versions an archive is written in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,8 +30,7 @@ pub struct FormatReport {
 /// `Invalid` where there is no archive, or something is of a version that this code cannot read;
 /// `Corrupt` or `Store`.
 pub async fn check_format(place: &Place) -> Result<FormatReport> {
-    let found = load_state(&*place.meta, &*place.blobs).await?;
-    let found = found.ok_or_else(|| Error::Invalid("there is no archive".to_owned()))?;
+    let found = place.load().await?;
     let mut report = FormatReport {
         newest: FORMAT_VERSION,
         objects: BTreeMap::new(),
@@ -53,25 +39,11 @@ pub async fn check_format(place: &Place) -> Result<FormatReport> {
     let of_state = of_state.map_err(|damage| Error::damaged("state", damage))?;
     report.add("state", of_state)?;
     let state = decode_state(&found)?;
-    let objects = Objects::new(
-        place.blobs.clone(),
-        Cache::of_bytes(CACHE_BYTES),
-        Meters::new(state.chain),
-    );
-    let view = View::new(place.meta.clone(), objects);
-    let catalog = match &state.catalog {
-        Some(place) => {
-            let object = ObjectRef {
-                name: place.name.clone(),
-                len: place.len,
-                tables_start: place.tables_start,
-            };
-            look(&view.objects, &object, &mut report).await?;
-            Arc::new(view.load_catalog(place).await?)
-        }
-        None => Arc::default(),
-    };
-    let snapshot = Snapshot::new(found.version, state, catalog);
+    let view = place.view(state.chain);
+    if let Some(catalog) = &state.catalog {
+        look(&view.objects, &catalog.object, &mut report).await?;
+    }
+    let snapshot = view.load_snapshot(found.version, state).await?;
     for entry in entries(&snapshot, &EVERYTHING) {
         look(&view.objects, entry.place(), &mut report).await?;
     }

@@ -144,12 +144,9 @@ pub(crate) fn catalog_names(catalog: &Catalog) -> impl Iterator<Item = &str> {
 
 /// Names of everything that the state holds itself.
 pub(crate) fn state_names(state: &State) -> impl Iterator<Item = &str> {
-    let batches = state.batches.iter().map(|entry| entry.object.name.as_str());
-    let packs = state
-        .batch_packs
-        .iter()
-        .map(|entry| entry.object.name.as_str());
-    batches
-        .chain(packs)
-        .chain(state.catalog.iter().map(|catalog| catalog.name.as_str()))
+    let batches = state.batches.iter().map(|entry| &entry.object);
+    let packs = state.batch_packs.iter().map(|entry| &entry.object);
+    let catalog = state.catalog.iter().map(|catalog| &catalog.object);
+    let objects = batches.chain(packs).chain(catalog);
+    objects.map(|object| object.name.as_str())
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, Hash32};
+use chronolith_model::BlockRange;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
@@ -341,21 +341,15 @@ impl Publisher {
         catalog: &Catalog,
         state: &State,
     ) -> std::result::Result<CatalogRef, Failure> {
-        let (bytes, tables_start) = catalog.encode();
         let name = format!(
             "cat/{:016x}-{:x}-{:016x}",
             state.sequence, self.epoch, state.nonce
         );
-        let (len, hash) = (bytes.len() as u64, Hash32(*blake3::hash(&bytes).as_bytes()));
+        let (bytes, place) = catalog.to_object(&name);
         self.note_written();
         let put = self.view.objects.blobs().put(&name, bytes).await;
         put.map_err(|error| Failure::Unavailable(error.to_string()))?;
-        Ok(CatalogRef {
-            name,
-            len,
-            tables_start,
-            hash,
-        })
+        Ok(place)
     }
 
     async fn swap(

@@ -20,7 +20,7 @@ use crate::maintenance::gc::Guardrails;
 use crate::settings::Settings;
 use crate::state::catalog::{ObjectRef, PackEntry};
 use crate::state::head::{View, decode_state};
-use crate::state::lost::load_state;
+use crate::state::lost::{load, load_state};
 use crate::state::record::State;
 use crate::state::snapshot::Snapshot;
 
@@ -156,7 +156,7 @@ async fn swap_epoch(
     for _ in 0..TAKE_OVER_ATTEMPTS {
         let mut state = match &found {
             Some(found) => checked(decode_state(found)?, settings)?,
-            None => fresh(settings, &mut random),
+            None => State::new(settings, &mut random),
         };
         if state.term_key.is_none() {
             random.fill_bytes(&mut state.term_key.0);
@@ -170,11 +170,7 @@ async fn swap_epoch(
             Ok(version) => return Ok((version, state)),
             Err(error) => failure = Some(error),
         }
-        found = view
-            .meta
-            .load()
-            .await
-            .map_err(Error::store("load the state"))?;
+        found = load(&*view.meta).await?;
         if let Some(found) = &found {
             let theirs = decode_state(found)?;
             if (theirs.epoch, theirs.nonce) == (state.epoch, state.nonce) {
@@ -189,28 +185,6 @@ async fn swap_epoch(
         context: "take the archive over",
         source: failure.unwrap_or(unknown),
     })
-}
-
-fn fresh(settings: &Settings, random: &mut StdRng) -> State {
-    let mut archive_id = [0; 16];
-    random.fill_bytes(&mut archive_id);
-    State {
-        archive_id,
-        chain: settings.chain,
-        epoch: 0,
-        sequence: 0,
-        nonce: 0,
-        instance: String::new(),
-        halt: None,
-        live: None,
-        datasets: settings.datasets,
-        scope: settings.scope.clone(),
-        catalog: None,
-        batches: Vec::new(),
-        batch_packs: Vec::new(),
-        audit: Vec::new(),
-        term_key: TermKey::NONE,
-    }
 }
 
 /// Ranges that were begun are not counted in another way.

@@ -4,25 +4,16 @@
 //! counted. A kept version does. It is used only where its newest block is the anchor, so that no
 //! confirmed block is left behind, and where everything that it names is there.
 
-use std::sync::Arc;
-
-use chronolith_model::{BlockRange, BlockRef};
+use chronolith_model::BlockRef;
 use chronolith_store::{MetaStore, Version};
 
 use crate::error::{Error, Result};
-use crate::format::segment::SegmentTables;
 use crate::read::objects::Objects;
 use crate::settings::Settings;
-use crate::state::catalog::Catalog;
 use crate::state::head::View;
 use crate::state::record::{Halt, State};
 use crate::state::snapshot::Snapshot;
-use crate::tools::inspect::{Entry, entries, open_pack};
-
-const EVERYTHING: BlockRange = BlockRange {
-    start: 0,
-    end: u64::MAX,
-};
+use crate::tools::inspect::{EVERYTHING, Entry, entries, open_pack, open_segment};
 
 /// What the kept versions give.
 #[derive(Default)]
@@ -79,11 +70,7 @@ pub(super) async fn newest_fitting(
 
 /// A kept version with its catalog, if everything it names can be opened.
 async fn opened(view: &View, version: Version, state: State) -> Result<Snapshot> {
-    let catalog = match &state.catalog {
-        Some(place) => Arc::new(view.load_catalog(place).await?),
-        None => Arc::new(Catalog::default()),
-    };
-    let snapshot = Snapshot::new(version, state, catalog);
+    let snapshot = view.load_snapshot(version, state).await?;
     for entry in entries(&snapshot, &EVERYTHING) {
         open(&view.objects, &entry).await?;
     }
@@ -92,21 +79,9 @@ async fn opened(view: &View, version: Version, state: State) -> Result<Snapshot>
 
 /// Opens one object and sees that it is the one that is named.
 async fn open(objects: &Objects, entry: &Entry) -> Result<()> {
-    let place = entry.place();
     match entry {
-        Entry::Segment(entry) => {
-            let tail = objects.tail(place).await?;
-            let tables = SegmentTables::decode(tail, place.tables_start);
-            let tables = tables.map_err(|damage| Error::damaged(&place.name, damage))?;
-            if tables.facts == entry.facts {
-                return Ok(());
-            }
-            Err(Error::Corrupt {
-                object: place.name.clone(),
-                reason: "it is not the segment that the state names".to_owned(),
-            })
-        }
+        Entry::Segment(entry) => open_segment(objects, entry).await.map(|_| ()),
         Entry::Pack(entry) => open_pack(objects, entry).await.map(|_| ()),
-        Entry::Run(_) => objects.open_run(place).await.map(|_| ()),
+        Entry::Run(entry) => objects.open_run(&entry.object).await.map(|_| ()),
     }
 }

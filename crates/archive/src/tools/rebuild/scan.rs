@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use crate::format::container::{Container, FOOTER_BYTES, Footer, ObjectKind, Section};
 use crate::format::segment::SegmentTables;
 use crate::format::{Decoded, ensure};
+use crate::maintenance::gc::list;
 use crate::state::catalog::{ObjectRef, PackContent, SegmentEntry};
 use crate::write::pack::decode_summary;
 
-const LIST_PAGE: usize = 1000;
 /// The end of an object that is read first: footer and trailer, but for very long trailers.
 const END_BYTES: u64 = 4 << 10;
 /// Trailers name sections, of which there are few: one that is longer is none.
@@ -83,24 +83,14 @@ async fn scan<T>(
 ) -> Result<Vec<T>> {
     let mut found = Vec::new();
     for folder in folders {
-        let mut after: Option<String> = None;
-        loop {
-            let page = blobs.list(folder, after.as_deref(), LIST_PAGE).await;
-            let page = page.map_err(Error::store("list objects"))?;
-            let full = page.len() == LIST_PAGE;
-            after = page.last().map(|info| info.name.clone());
-            for info in page {
-                match read_tail(blobs, &info).await {
-                    Ok((object, tail)) => match read(object, tail) {
-                        Ok(part) => found.push(part),
-                        Err(damage) => damaged.push((info.name, damage.0.to_owned())),
-                    },
-                    Err(Error::Corrupt { object, reason }) => damaged.push((object, reason)),
-                    Err(error) => return Err(error),
-                }
-            }
-            if !full {
-                break;
+        for info in list(blobs, folder).await? {
+            match read_tail(blobs, &info).await {
+                Ok((object, tail)) => match read(object, tail) {
+                    Ok(part) => found.push(part),
+                    Err(damage) => damaged.push((info.name, damage.0.to_owned())),
+                },
+                Err(Error::Corrupt { object, reason }) => damaged.push((object, reason)),
+                Err(error) => return Err(error),
             }
         }
     }
