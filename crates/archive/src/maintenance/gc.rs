@@ -52,24 +52,47 @@ pub struct GarbageReport {
     pub held: u64,
 }
 
+/// What is limited, in the order of [`GarbageReport::values`].
+const GUARDRAILS: [&str; 3] = [
+    "orphan_segment_bytes",
+    "orphan_state_records",
+    "stale_batch_keys",
+];
+
 impl GarbageReport {
     /// What of these objects is garbage.
     fn of(listed: Vec<BlobInfo>, named: &HashSet<String>, held: &HashSet<String>) -> Self {
         let mut report = Self::default();
-        for info in listed {
-            match info.name.split('/').next() {
-                _ if named.contains(&info.name) => continue,
-                _ if held.contains(&info.name) => {
-                    report.held += 1;
-                    continue;
-                }
-                Some("cat") => report.orphan_state_records += 1,
-                Some("bat") => report.stale_batch_keys += 1,
-                _ => report.orphan_segment_bytes += info.len,
+        for info in listed
+            .into_iter()
+            .filter(|info| !named.contains(&info.name))
+        {
+            if held.contains(&info.name) {
+                report.held += 1;
+                continue;
             }
+            let (value, amount) = report.value_of(&info);
+            *value += amount;
             report.orphans.push(info);
         }
         report
+    }
+
+    fn values(&self) -> [u64; 3] {
+        [
+            self.orphan_segment_bytes,
+            self.orphan_state_records,
+            self.stale_batch_keys,
+        ]
+    }
+
+    /// The value that an object counts against, and how much.
+    fn value_of(&mut self, info: &BlobInfo) -> (&mut u64, u64) {
+        match info.name.split('/').next() {
+            Some("cat") => (&mut self.orphan_state_records, 1),
+            Some("bat") => (&mut self.stale_batch_keys, 1),
+            _ => (&mut self.orphan_segment_bytes, info.len),
+        }
     }
 }
 
@@ -89,10 +112,9 @@ pub(crate) async fn look(view: &View) -> Result<GarbageReport> {
 /// How much garbage there is, as the last collection saw it.
 #[derive(Debug)]
 pub(crate) struct Guardrails {
-    settings: GarbageSettings,
-    orphan_segment_bytes: AtomicU64,
-    orphan_state_records: AtomicU64,
-    stale_batch_keys: AtomicU64,
+    grace: Duration,
+    limits: [u64; 3],
+    values: [AtomicU64; 3],
     /// How much this writer had done by the last collection.
     written: AtomicU64,
     /// When each orphan was first seen.
@@ -100,41 +122,30 @@ pub(crate) struct Guardrails {
 }
 
 impl Guardrails {
-    pub(crate) fn new(settings: GarbageSettings) -> Self {
+    pub(crate) fn new(settings: &GarbageSettings) -> Self {
         Self {
-            settings,
-            orphan_segment_bytes: AtomicU64::new(0),
-            orphan_state_records: AtomicU64::new(0),
-            stale_batch_keys: AtomicU64::new(0),
+            grace: settings.grace,
+            limits: [
+                settings.orphan_segment_bytes_max,
+                settings.orphan_state_records_max,
+                settings.stale_batch_keys_max,
+            ],
+            values: Default::default(),
             written: AtomicU64::new(0),
             seen: Mutex::default(),
         }
     }
 
-    fn rails(&self) -> [(&'static str, &AtomicU64, u64); 3] {
-        let limits = &self.settings;
-        [
-            (
-                "orphan_segment_bytes",
-                &self.orphan_segment_bytes,
-                limits.orphan_segment_bytes_max,
-            ),
-            (
-                "orphan_state_records",
-                &self.orphan_state_records,
-                limits.orphan_state_records_max,
-            ),
-            (
-                "stale_batch_keys",
-                &self.stale_batch_keys,
-                limits.stale_batch_keys_max,
-            ),
-        ]
+    /// The name, value and limit of each guardrail.
+    fn all(&self) -> impl Iterator<Item = (&'static str, &AtomicU64, u64)> {
+        let values = GUARDRAILS.into_iter().zip(&self.values);
+        let all = values.zip(self.limits);
+        all.map(|((name, value), limit)| (name, value, limit))
     }
 
     /// Whether ingest, fills and merges may continue: all of them leave garbage behind.
     pub(crate) fn check(&self) -> Result<()> {
-        for (guardrail, value, limit) in self.rails() {
+        for (guardrail, value, limit) in self.all() {
             let value = value.load(Ordering::Relaxed);
             if value > limit {
                 return Err(Error::Throttled {
@@ -147,19 +158,14 @@ impl Guardrails {
         Ok(())
     }
 
-    /// Takes new values. Says which rail, already over its limit, has risen further although this
-    /// writer wrote nothing since: what it was about when a rail was reached still ends, and leaves
-    /// its garbage, without anything being wrong.
+    /// Takes new values. Returns the guardrail that was over its limit already and has risen further
+    /// although this writer wrote nothing since. What was under way when the limit was reached still ends
+    /// and leaves its garbage: that is no fault.
     fn update(&self, report: &GarbageReport, written: u64) -> Option<&'static str> {
         let wrote = self.written.swap(written, Ordering::Relaxed) != written;
-        let values = [
-            report.orphan_segment_bytes,
-            report.orphan_state_records,
-            report.stale_batch_keys,
-        ];
         let mut rising = None;
-        for ((guardrail, rail, limit), value) in self.rails().into_iter().zip(values) {
-            let before = rail.swap(value, Ordering::Relaxed);
+        for ((guardrail, known, limit), value) in self.all().zip(report.values()) {
+            let before = known.swap(value, Ordering::Relaxed);
             if before > limit && value > before && !wrote {
                 rising = Some(guardrail);
             }
@@ -221,12 +227,8 @@ impl Writer {
         if how == GcMode::Remove {
             self.remove_aged(&mut report, ages).await?;
         }
-        let values = [
-            report.orphan_segment_bytes,
-            report.orphan_state_records,
-            report.stale_batch_keys,
-        ];
-        for (gauge, value) in self.view.objects.meters.garbage.iter().zip(values) {
+        let gauges = self.view.objects.meters.garbage.iter();
+        for (gauge, value) in gauges.zip(report.values()) {
             gauge.set(value as f64);
         }
         let rising = self.guardrails.update(&report, written);
@@ -240,13 +242,10 @@ impl Writer {
         let now = Instant::now();
         let aged: Vec<BlobInfo> = {
             let mut seen = self.guardrails.seen.lock();
-            let orphans: HashSet<&str> = report
-                .orphans
-                .iter()
-                .map(|info| info.name.as_str())
-                .collect();
+            let orphans = report.orphans.iter().map(|info| info.name.as_str());
+            let orphans: HashSet<&str> = orphans.collect();
             seen.retain(|name, _| orphans.contains(name.as_str()));
-            let grace = self.guardrails.settings.grace;
+            let grace = self.guardrails.grace;
             let aged = |info: &&BlobInfo| {
                 let since = seen.entry(info.name.clone()).or_insert(now);
                 now.duration_since(*since) >= grace || ages(info).is_some_and(|age| age >= grace)
@@ -257,17 +256,11 @@ impl Writer {
             let removed = self.view.objects.blobs().delete(&info.name).await;
             removed.map_err(Error::store("remove an object"))?;
             report.removed += 1;
-            match info.name.split('/').next() {
-                Some("cat") => report.orphan_state_records -= 1,
-                Some("bat") => report.stale_batch_keys -= 1,
-                _ => report.orphan_segment_bytes -= info.len,
-            }
+            let (value, amount) = report.value_of(&info);
+            *value -= amount;
         }
-        self.view
-            .objects
-            .meters
-            .garbage_removed
-            .increment(report.removed);
+        let meters = &self.view.objects.meters;
+        meters.garbage_removed.increment(report.removed);
         Ok(())
     }
 

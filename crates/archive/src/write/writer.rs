@@ -88,7 +88,7 @@ impl Writer {
         );
         Ok(Self {
             publisher: Arc::new(Publisher::new(view.clone(), epoch, settings.seal.clone())),
-            guardrails: Guardrails::new(settings.garbage.clone()),
+            guardrails: Guardrails::new(&settings.garbage),
             finishing: tokio::sync::Mutex::new(Learner::new(settings.seal.pack_dictionary_bytes)),
             view,
             settings,
