@@ -58,6 +58,10 @@ pub(crate) struct FramePlace {
 }
 
 impl FramePlace {
+    pub(crate) fn end(&self) -> u64 {
+        self.start + u64::from(self.len)
+    }
+
     pub(crate) fn verify(&self, bytes: &[u8], index: u32) -> Decoded<()> {
         if bytes.is_empty() {
             // Its checksum holds: no merge may copy it further.

@@ -253,6 +253,10 @@ impl TableDirectory {
     pub(crate) fn page_count(&self) -> usize {
         self.pages.len()
     }
+    /// Bytes of all pages.
+    pub(crate) fn section_len(&self) -> u64 {
+        self.pages.last().map_or(0, |&(end, _)| end)
+    }
     /// Bytes it takes in memory.
     pub(crate) fn weight(&self) -> usize {
         self.pages.len() * size_of::<(u64, u32)>() + 64

@@ -23,6 +23,26 @@ const KEYS_MAX: u64 = 1 << 22;
 /// A hash, as far as tables know it, and the block it must lead to.
 type Wanted = (u64, u64);
 
+/// One of a power of two of equal parts of all hashes, by their first bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Slice {
+    number: u64,
+    bits: u32,
+}
+
+impl Slice {
+    /// The slices of this many hashes: each holds about `at_once` of them, or fewer.
+    pub(crate) fn all(hashes: u64, at_once: u64) -> impl Iterator<Item = Self> {
+        let slices = hashes.div_ceil(at_once.max(1)).next_power_of_two();
+        let bits = slices.trailing_zeros();
+        (0..slices).map(move |number| Self { number, bits })
+    }
+
+    fn contains(self, prefix: u64) -> bool {
+        prefix.checked_shr(u64::BITS - self.bits).unwrap_or(0) == self.number
+    }
+}
+
 /// Those of the segments whose hashes are in no table of their own.
 pub(crate) fn merged(segments: &[Arc<SegmentEntry>]) -> Vec<Arc<SegmentEntry>> {
     let merged = segments.iter().filter(|entry| entry.tier > 1);
@@ -133,9 +153,6 @@ pub(crate) async fn first_missing(
     (segment, blocks): (&Arc<SegmentEntry>, BlockRange),
 ) -> Result<Option<u64>> {
     let facts = &segment.facts;
-    let slices = (facts.txs + facts.range.len()).div_ceil(KEYS_MAX);
-    let slices = slices.next_power_of_two();
-    let bits = slices.trailing_zeros();
     let others = segments
         .iter()
         .filter(|entry| entry.tier <= 1 && entry.facts.range.intersect(&blocks).is_some());
@@ -143,11 +160,14 @@ pub(crate) async fn first_missing(
         .iter()
         .filter(|run| run.range.intersect(&blocks).is_some());
     let mut lowest = None;
-    for slice in 0..slices {
-        let of_slice = |prefix: u64| bits == 0 || prefix >> (u64::BITS - bits) == slice;
-        let mut wanted = hashes_of(objects, segment, blocks, &of_slice).await?;
+    for slice in Slice::all(facts.txs + facts.range.len(), KEYS_MAX) {
+        let mut wanted = Vec::new();
+        collect(objects, (segment, blocks), slice, &mut wanted).await?;
+        let mut wanted = sorted(wanted);
         for other in others.clone() {
-            let held = hashes_of(objects, other, blocks, &of_slice).await?;
+            let mut held = Vec::new();
+            collect(objects, (other, blocks), slice, &mut held).await?;
+            let held = sorted(held);
             wanted.retain(|one| held.binary_search(one).is_err());
         }
         for run in runs.clone() {
@@ -160,49 +180,50 @@ pub(crate) async fn first_missing(
     Ok(lowest)
 }
 
-/// Hashes of blocks of a segment, in order.
-async fn hashes_of(
+/// Adds the hashes of a slice that blocks of a segment have.
+pub(crate) async fn collect(
     objects: &Objects,
-    entry: &SegmentEntry,
-    blocks: BlockRange,
-    of_slice: &(impl Fn(u64) -> bool + Sync),
-) -> Result<Vec<Wanted>> {
+    (entry, blocks): (&SegmentEntry, BlockRange),
+    slice: Slice,
+    hashes: &mut Vec<Wanted>,
+) -> Result<()> {
     let segment = objects.open(&entry.object).await?;
     let mut reader = BlockHashes::new(objects, &segment);
-    let mut hashes = Vec::new();
-    let inside = entry.facts.range.intersect(&blocks);
-    let inside = inside.unwrap_or(BlockRange::new(0, 0));
+    let Some(inside) = entry.facts.range.intersect(&blocks) else {
+        return Ok(());
+    };
     for number in inside.start..inside.end {
         let mut take = |hash: &Hash32| {
             let prefix = hash.prefix64();
-            if of_slice(prefix) {
+            if slice.contains(prefix) {
                 hashes.push((prefix, number));
             }
         };
         reader.show(number, &mut take).await?;
     }
-    hashes.sort_unstable();
-    hashes.dedup();
-    Ok(hashes)
+    Ok(())
 }
 
-/// Keeps those of the hashes, which are in order, that a run does not hold with their block.
-async fn keep_missing(
+pub(crate) fn sorted(mut hashes: Vec<Wanted>) -> Vec<Wanted> {
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
+}
+
+/// Keeps those of the hashes, which are sorted, that a run does not hold with their block.
+pub(crate) async fn keep_missing(
     objects: &Objects,
     (run, first_block): (&OpenRun, u64),
     wanted: &mut Vec<Wanted>,
 ) -> Result<()> {
     let (name, table) = (&run.identity.name, &run.hashes);
-    let last = table.place(table.page_count().saturating_sub(1));
-    let section = (run.offset, last.map_or(0, |place| place.end));
-    let mut window = Window::new(objects, name, section);
+    let mut window = Window::new(objects, name, (run.offset, table.section_len()));
     let mut missing = Vec::new();
     let page_of = |wanted: &Wanted| table.page_of(table.key(wanted.0));
     // Keys keep the order of hashes, and pages that of keys.
     for of_page in wanted.chunk_by(|one, next| page_of(one) == page_of(next)) {
-        let Some(page) = of_page.first().map(page_of) else {
-            continue;
-        };
+        let page = of_page.first().map(page_of);
+        let page = page.expect("a chunk has at least one element");
         let mut entries = Vec::new();
         if let Some(place) = table.place(page).filter(|place| place.start < place.end) {
             let bytes = window.slice(place.start, place.end).await?;
@@ -210,13 +231,39 @@ async fn keep_missing(
             let read = read.and_then(|()| table.entries_of(page, &bytes));
             entries = read.map_err(|damage| Error::damaged(name, damage))?;
         }
-        entries.sort_unstable();
-        let is_missing = |&(prefix, number): &Wanted| {
-            let offset = number.checked_sub(first_block);
-            offset.is_none_or(|offset| entries.binary_search(&(table.key(prefix), offset)).is_err())
+        let entry = |&(prefix, number): &Wanted| {
+            let offset = number.checked_sub(first_block)?;
+            Some((table.key(prefix), offset))
         };
-        missing.extend(of_page.iter().copied().filter(is_missing));
+        missing.extend(missing_of(entries, of_page, entry));
     }
     *wanted = missing;
     Ok(())
+}
+
+/// Those of the hashes whose entry is not in a page. Entries of one key need not be in the order of their
+/// blocks: keys that were longer once were cut.
+fn missing_of(
+    mut entries: Vec<(u64, u64)>,
+    wanted: &[Wanted],
+    entry: impl Fn(&Wanted) -> Option<(u64, u64)>,
+) -> Vec<Wanted> {
+    entries.sort_unstable();
+    let is_held = |one: &Wanted| entry(one).is_some_and(|one| entries.binary_search(&one).is_ok());
+    wanted.iter().copied().filter(|one| !is_held(one)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_one_key_are_found_in_any_order() {
+        let page = vec![(4, 9), (7, 50), (7, 3), (8, 1)];
+        let look = |wanted: &[Wanted]| missing_of(page.clone(), wanted, |&wanted| Some(wanted));
+        assert_eq!(look(&[(4, 9), (7, 3), (7, 50)]), []);
+        assert_eq!(look(&[(7, 50), (8, 1), (11, 2)]), [(11, 2)]);
+        assert_eq!(look(&[(7, 3), (7, 4), (7, 50)]), [(7, 4)]);
+        assert_eq!(look(&[(9, 1)]), [(9, 1)]);
+    }
 }

@@ -15,7 +15,7 @@ use crate::format::facts::SegmentFacts;
 use crate::format::page::PAGE_IDS;
 use crate::format::postings::{HEAD_BYTES_MAX, ListBuilder, Pointer, RecordHead};
 use crate::format::segment::{
-    self, HASH_BLOCK_BYTES, OddIndexes, POSTING_BLOCK_BYTES, Stretch, digests_follow,
+    self, FramePlace, HASH_BLOCK_BYTES, OddIndexes, POSTING_BLOCK_BYTES, Stretch, digests_follow,
     encode_frame_place,
 };
 use crate::format::table::{TableBuilder, TableShape};
@@ -172,18 +172,12 @@ async fn copy_frames(
     for input in inputs {
         let name = &input.identity.name;
         let tables = &input.tables;
-        let len = tables
-            .frames
-            .last()
-            .map_or(0, |place| place.start + u64::from(place.len));
+        let len = tables.frames.last().map_or(0, FramePlace::end);
         let mut window = Window::new(objects, name, (tables.frames_offset, len));
-        for (number, place) in tables.frames.iter().enumerate() {
-            let frame = window
-                .slice(place.start, place.start + u64::from(place.len))
-                .await?;
-            place
-                .verify(&frame, number as u32)
-                .map_err(|damage| Error::damaged(name, damage))?;
+        for (number, place) in (0..).zip(&tables.frames) {
+            let frame = window.slice(place.start, place.end()).await?;
+            let verified = place.verify(&frame, number);
+            verified.map_err(|damage| Error::damaged(name, damage))?;
             encode_frame_place(&frame, index, place.first_tx, &mut table);
             output.container.buffer().put(&frame);
             output.flush().await?;
@@ -254,11 +248,8 @@ async fn merge_terms(
     for input in inputs {
         let tables = &input.tables;
         let name = input.identity.name.as_str();
-        let last = tables
-            .terms
-            .place(tables.terms.page_count().saturating_sub(1));
-        let terms_len = last.map_or(0, |place| place.end);
-        let window = Window::new(objects, name, (tables.terms_offset, terms_len));
+        let place = (tables.terms_offset, tables.terms.section_len());
+        let window = Window::new(objects, name, place);
         let terms = TableCursor::new(window, &tables.terms);
         let lists = Window::blocked(objects, name, &tables.postings);
         let too_large = || Error::Invalid("too many rows for one segment".to_owned());

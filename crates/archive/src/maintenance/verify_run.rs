@@ -51,8 +51,7 @@ pub(crate) async fn holds_exactly(
         count_segment(objects, &segment, &range, (key, &mut wanted)).await?;
     }
     let table = &run.hashes;
-    let last = table.place(table.page_count().saturating_sub(1));
-    let place = (run.offset, last.map_or(0, |place| place.end));
+    let place = (run.offset, table.section_len());
     let window = Window::new(objects, &run.identity.name, place);
     let mut cursor = TableCursor::new(window, table);
     let mut found = Sum::default();

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::container::{Container, ObjectKind, Section};
 use crate::format::digest::ClockDigests;
 use crate::format::pack::OpenPack;
-use crate::format::segment::{BlockedSection, SegmentTables};
+use crate::format::segment::{BlockedSection, FramePlace, SegmentTables};
 use crate::format::table::TableDirectory;
 use crate::format::{Decoded, ensure};
 use crate::maintenance::gc::list_all;
@@ -230,13 +230,10 @@ async fn read_segment(objects: &Objects, entry: &SegmentEntry) -> Result<()> {
     let name = &entry.object.name;
     let damaged = |damage| Error::damaged(name, damage);
     let tables = open_segment(objects, entry).await?;
-    let len = tables
-        .frames
-        .last()
-        .map_or(0, |last| last.start + u64::from(last.len));
+    let len = tables.frames.last().map_or(0, FramePlace::end);
     let mut window = Window::new(objects, name, (tables.frames_offset, len));
     for (number, place) in (0..).zip(&tables.frames) {
-        let bytes = window.slice(place.start, place.start + u64::from(place.len));
+        let bytes = window.slice(place.start, place.end());
         place.verify(&bytes.await?, number).map_err(damaged)?;
     }
     let mut root = blake3::Hasher::new();
@@ -294,12 +291,8 @@ async fn read_table(
     table: &TableDirectory,
     offset: u64,
 ) -> Result<()> {
-    let places: Vec<_> = (0..table.page_count())
-        .filter_map(|at| table.place(at))
-        .collect();
-    let len = places.last().map_or(0, |last| last.end);
-    let mut window = Window::new(objects, name, (offset, len));
-    for place in places {
+    let mut window = Window::new(objects, name, (offset, table.section_len()));
+    for place in (0..table.page_count()).filter_map(|at| table.place(at)) {
         let bytes = window.slice(place.start, place.end).await?;
         let verified = place.verify(&bytes);
         verified.map_err(|damage| Error::damaged(name, damage))?;
