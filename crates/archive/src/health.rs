@@ -50,13 +50,12 @@ pub struct HealthReport {
 impl HealthReport {
     pub(crate) fn new(snapshot: Option<&Snapshot>, rails: Option<Result<()>>) -> Self {
         let state = snapshot.map(|snapshot| &snapshot.state);
-        let health = match (state, rails) {
-            (None, _) => Health::Empty,
-            (Some(state), _) if state.halt.is_some() => {
-                state.halt.clone().map_or(Health::Empty, Health::Halted)
-            }
-            (Some(_), Some(Err(error))) => Health::Throttled(error.to_string()),
-            (Some(_), _) => Health::Good,
+        let halt = state.and_then(|state| state.halt.clone());
+        let health = match (state, halt, rails) {
+            (None, _, _) => Health::Empty,
+            (Some(_), Some(halt), _) => Health::Halted(halt),
+            (Some(_), None, Some(Err(error))) => Health::Throttled(error.to_string()),
+            (Some(_), None, _) => Health::Good,
         };
         let live = state.and_then(|state| state.live);
         let segments = snapshot
@@ -64,13 +63,9 @@ impl HealthReport {
             .unwrap_or_default();
         let objects = segments.iter().map(|entry| entry.object.len).sum::<u64>();
         let others = snapshot.map_or(0, |snapshot| {
-            let runs = snapshot
-                .catalog
-                .runs
-                .iter()
-                .map(|run| run.object.len)
-                .sum::<u64>();
-            runs + snapshot.packs().map(|pack| pack.object.len).sum::<u64>()
+            let runs = snapshot.catalog.runs.iter().map(|run| run.object.len);
+            let packs = snapshot.packs().map(|pack| pack.object.len);
+            runs.chain(packs).sum()
         });
         Self {
             health,

@@ -24,7 +24,7 @@ use chronolith_model::ChainId;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 /// The metrics of one archive.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Meters {
     pub(crate) ingest_seconds: Histogram,
     pub(crate) ingest_block_seconds: Histogram,
@@ -80,11 +80,5 @@ impl Meters {
             damaged: gauged("chronolith_archive_damaged_objects"),
             head_block: gauged("chronolith_archive_head_block"),
         }
-    }
-}
-
-impl std::fmt::Debug for Meters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Meters")
     }
 }

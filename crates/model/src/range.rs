@@ -13,7 +13,7 @@ impl fmt::Display for ChainId {
 }
 
 /// Blocks `start..end`, the end excluded. Inclusive ranges exist only at the RPC edge.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BlockRange {
     /// First block inside.
     pub start: u64,

@@ -59,24 +59,25 @@ impl Source {
     }
 
     /// The directory, and where in the object its pages begin.
-    fn directory(&self) -> Option<(&TableDirectory, u64)> {
+    fn directory(&self) -> (&TableDirectory, u64) {
         match &self.table {
-            OpenTable::Run(run) => Some((&run.hashes, run.offset)),
+            OpenTable::Run(run) => (&run.hashes, run.offset),
             OpenTable::Segment(segment) => {
-                let (table, offset) = segment.tables.hashes.as_ref()?;
-                Some((table, *offset))
+                let hashes = segment.tables.hashes.as_ref();
+                let (table, offset) = hashes.expect("a segment without hashes is no source");
+                (table, *offset)
             }
         }
     }
 
-    fn table(&self) -> Option<&TableDirectory> {
-        self.directory().map(|(table, _)| table)
+    fn table(&self) -> &TableDirectory {
+        self.directory().0
     }
 
     /// Reads the pages with the keys of some parts.
     async fn read(&self, objects: &Objects, parts: &Range<u64>, bits: u32) -> Result<Loaded> {
         let lost = || Error::damaged(self.name(), Damage("read beyond a table"));
-        let (table, offset) = self.directory().ok_or_else(lost)?;
+        let (table, offset) = self.directory();
         let pages = table.pages_of(parts, bits);
         let first = table.place(pages.start).ok_or_else(lost)?;
         let last = table.place(pages.end.saturating_sub(1)).ok_or_else(lost)?;
@@ -114,7 +115,7 @@ pub(crate) async fn merge_tables(
     range: BlockRange,
     output: &mut Output,
 ) -> Result<(Vec<u8>, u64)> {
-    let tables = || sources.iter().filter_map(Source::table);
+    let tables = || sources.iter().map(Source::table);
     let entries: u64 = tables().map(TableDirectory::entries).sum();
     // A table that an older version made may have longer keys; none can be made longer.
     let key_bits = tables().map(TableDirectory::key_bits);
@@ -198,7 +199,7 @@ impl Merge {
         entries: &mut Vec<u64>,
     ) -> Decoded<()> {
         let lost = Damage("read beyond a table");
-        let table = source.table().ok_or(lost)?;
+        let table = source.table();
         let first_block = source.first_block.checked_sub(self.range.start);
         let rebase = Rebase {
             add: first_block.ok_or(Damage("blocks before the range"))?,

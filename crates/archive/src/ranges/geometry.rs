@@ -51,9 +51,10 @@ impl Geometry {
 }
 
 /// Where a range is in its life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum RangeState {
     /// Nothing of it is archived.
+    #[default]
     Pending,
     /// Some of its blocks are archived, and some are missing.
     Ingesting,
@@ -80,8 +81,9 @@ impl RangeState {
 }
 
 /// How far the blocks of a range are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum LedgerPhase {
+    #[default]
     Ingesting,
     /// Segments are sealed and merged for the last time, packs are finished.
     Merging,
@@ -90,8 +92,9 @@ pub enum LedgerPhase {
 }
 
 /// How far the hashes of a range are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum TxHashPhase {
+    #[default]
     Ingesting,
     /// The tables of its segments become runs.
     Compacting,
@@ -172,7 +175,7 @@ impl PartStatus {
 }
 
 /// What is known of one range.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RangeReport {
     pub id: u64,
     /// Its first block.
@@ -221,22 +224,7 @@ impl RangeReport {
             id,
             first: geometry.first_of(id),
             last: geometry.last_of(id),
-            state: RangeState::Pending,
-            ledger: None,
-            txhash: None,
-            last_committed: None,
-            blocks: 0,
-            keys: None,
-            created_at: None,
-            completed_at: None,
-            transition_started_at: None,
-            ledger_status: None,
-            txhash_status: None,
-            verified_keys: None,
-            segments: Vec::new(),
-            packs: Vec::new(),
-            runs: Vec::new(),
-            failure: None,
+            ..Self::default()
         }
     }
 }

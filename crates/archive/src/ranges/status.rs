@@ -15,7 +15,7 @@ use crate::state::record::State;
 const MANY: u64 = 4;
 
 /// Where one range is. Only ranges with archived blocks have one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct RangeStatus {
     pub(crate) id: u64,
     /// The blocks of the range, without those below the first block of the archive.
@@ -42,15 +42,8 @@ impl RangeStatus {
         Self {
             id,
             span,
-            blocks: 0,
             prefix_end: span.start,
-            closed: false,
-            verified: false,
-            failed: false,
-            ledger: LedgerPhase::Ingesting,
-            txhash: TxHashPhase::Ingesting,
-            tables: false,
-            loose: false,
+            ..Self::default()
         }
     }
 
@@ -124,10 +117,7 @@ pub(crate) fn range_statuses(
     for entry in &segments {
         let range = entry.facts.range;
         for part in parts(geometry, range) {
-            let at = place_of(&mut statuses, geometry, part, base);
-            let Some(status) = statuses.get_mut(at) else {
-                continue;
-            };
+            let status = status_of(&mut statuses, geometry, part, base);
             let new = BlockRange::new(part.start.max(behind), part.end);
             status.take_blocks(part, new.len());
             status.tables |= entry.tier <= 1;
@@ -174,24 +164,24 @@ fn parts(geometry: Geometry, blocks: BlockRange) -> impl Iterator<Item = BlockRa
     })
 }
 
-/// The place of the range that holds these blocks, which is made where there is none yet.
-fn place_of(
+/// The status of the range that holds these blocks, which is made where there is none yet.
+fn status_of(
     statuses: &mut Vec<RangeStatus>,
     geometry: Geometry,
     part: BlockRange,
     base: u64,
-) -> usize {
+) -> &mut RangeStatus {
     let id = geometry.id_of(part.start);
     let id = id.expect("parts are cut at the borders of ranges, the first block's among them");
-    match statuses.binary_search_by_key(&id, |status| status.id) {
-        Ok(at) => at,
-        Err(at) => {
-            let blocks = geometry.blocks_of(id);
-            let span = BlockRange::new(blocks.start.max(base), blocks.end);
-            statuses.insert(at, RangeStatus::empty(id, span));
-            at
-        }
-    }
+    let found = statuses.binary_search_by_key(&id, |status| status.id);
+    let at = found.unwrap_or_else(|at| {
+        let blocks = geometry.blocks_of(id);
+        let span = BlockRange::new(blocks.start.max(base), blocks.end);
+        statuses.insert(at, RangeStatus::empty(id, span));
+        at
+    });
+    let status = statuses.get_mut(at);
+    status.expect("the status was found or inserted at this place")
 }
 
 /// Whether some pack of these blocks is not finished, or is to be put together with others.

@@ -1,7 +1,5 @@
 //! How many transaction hashes begin with each hex digit: what a range's index is checked against.
 
-use std::fmt;
-
 use chronolith_model::Hash32;
 
 use crate::format::Decoded;
@@ -9,7 +7,7 @@ use crate::format::wire::{Put, Reader};
 
 /// Transaction hashes by their first hex digit. A second hash of a transaction counts as well, the
 /// hashes of blocks do not.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TxCounts(pub [u64; 16]);
 
 impl TxCounts {
@@ -51,11 +49,5 @@ impl TxCounts {
             *count = reader.varint()?;
         }
         Ok(counts)
-    }
-}
-
-impl fmt::Debug for TxCounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0).finish()
     }
 }

@@ -41,6 +41,13 @@ pub(crate) struct Identity {
     pub(crate) name: String,
 }
 
+impl Identity {
+    fn key(&self, part: Part, at: u64) -> Key {
+        let object = self.id;
+        Key { object, part, at }
+    }
+}
+
 /// A run with its directory in memory.
 #[derive(Debug)]
 pub(crate) struct OpenRun {
@@ -182,8 +189,8 @@ impl Objects {
 
     /// A page of a run that is in memory already.
     pub(crate) fn cached_hash_page(&self, object: &Identity, index: u32) -> Option<Arc<[u8]>> {
-        let (object, part, at) = (object.id, Part::HashPage, u64::from(index));
-        match self.cache.of(part).get(&Key { object, part, at })? {
+        let key = object.key(Part::HashPage, u64::from(index));
+        match self.cache.of(key.part).get(&key)? {
             Value::Page(page) => Some(page),
             _ => None,
         }
@@ -191,15 +198,8 @@ impl Objects {
 
     /// A page that is in memory already.
     pub(crate) fn cached_page(&self, object: &Identity, part: Part, index: u32) -> Option<Bytes> {
-        let at = u64::from(index);
-        self.cache
-            .of(part)
-            .get(&Key {
-                object: object.id,
-                part,
-                at,
-            })
-            .and_then(into_bytes)
+        let key = object.key(part, u64::from(index));
+        self.cache.of(part).get(&key).and_then(into_bytes)
     }
 
     async fn opened(
@@ -241,11 +241,7 @@ impl Objects {
         let mut values: Vec<Option<Value>> = Vec::with_capacity(wants.len());
         let mut missing = Vec::new();
         for (slot, want) in wants.iter().enumerate() {
-            let key = Key {
-                object: object.id,
-                part,
-                at: want.at,
-            };
+            let key = object.key(part, want.at);
             let cache = self.cache.of(part);
             // Nearly always no other task loads it, and then no timer is needed.
             let (value, guard) = match cache.get_value_or_guard(&key, Some(Duration::ZERO)) {
@@ -271,11 +267,8 @@ impl Objects {
         if !missing.is_empty() {
             self.meters.cache_misses.increment(missing.len() as u64);
             let range = |slot: usize| {
-                wants
-                    .get(slot)
-                    .expect("a slot is that of a want")
-                    .range
-                    .clone()
+                let want = wants.get(slot).expect("a slot is that of a want");
+                want.range.clone()
             };
             let ranges: Vec<Range<u64>> = missing.iter().map(|(slot, _)| range(*slot)).collect();
             let read = self.read(&object.name, &ranges).await?;
@@ -304,36 +297,22 @@ impl Objects {
         part: Part,
         wants: &[Want],
     ) -> Vec<Option<Value>> {
-        let key = |want: &Want| Key {
-            object: object.id,
-            part,
-            at: want.at,
-        };
+        let cache = self.cache.of(part);
+        let wants = wants.iter();
         wants
-            .iter()
-            .map(|want| self.cache.of(part).get(&key(want)))
+            .map(|want| cache.get(&object.key(part, want.at)))
             .collect()
     }
 
     /// Whether a part is in memory, without touching it.
     pub(crate) fn has(&self, object: &Identity, part: Part, at: u64) -> bool {
-        let object = object.id;
-        self.cache
-            .of(part)
-            .peek(&Key { object, part, at })
-            .is_some()
+        let key = object.key(part, at);
+        self.cache.of(part).peek(&key).is_some()
     }
 
     /// Keeps a value that was made from loaded parts.
     pub(crate) fn keep(&self, object: &Identity, part: Part, at: u64, value: Value) {
-        self.cache.of(part).insert(
-            Key {
-                object: object.id,
-                part,
-                at,
-            },
-            value,
-        );
+        self.cache.of(part).insert(object.key(part, at), value);
     }
 
     /// Reads ranges of an object, neighbours joined. Ranges must rise.
@@ -365,12 +344,7 @@ impl Objects {
         numbers: &[u32],
     ) -> Result<Vec<Arc<Frame>>> {
         let tables = &segment.tables;
-        let missing = || {
-            Error::damaged(
-                &segment.identity.name,
-                crate::format::Damage("no such frame"),
-            )
-        };
+        let missing = || Error::damaged(&segment.identity.name, "no such frame");
         let mut wants = Vec::with_capacity(numbers.len());
         for &number in numbers {
             let place = tables.frames.get(number as usize).ok_or_else(missing)?;
@@ -415,10 +389,8 @@ impl Objects {
             })
             .collect();
         let decode = |slot: usize, bytes: Bytes| {
-            section.verify(
-                *numbers.get(slot).expect("a slot is that of a number"),
-                &bytes,
-            )?;
+            let number = *numbers.get(slot).expect("a slot is that of a number");
+            section.verify(number, &bytes)?;
             Ok(Value::own(&bytes))
         };
         let values = self.load(&segment.identity, part, &wants, decode).await?;
