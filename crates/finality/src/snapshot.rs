@@ -185,7 +185,8 @@ impl TailSnapshot {
             .slots
             .partition_point(|slot| slot.number() < range.start);
         let end = self.slots.partition_point(|slot| slot.number() < range.end);
-        self.slots.get(start..end).unwrap_or_default()
+        let slots = self.slots.get(start..end);
+        slots.expect("numbers rise, and a range does not end before it starts")
     }
 }
 

@@ -45,6 +45,9 @@ pub enum LogError {
     TooLarge(usize),
 }
 
+/// Why each part of a log is in its buffer.
+const ENDS: &str = "the ends of a log's parts were checked when it was made";
+
 /// One on-chain record. Cheap to clone.
 #[derive(Clone)]
 pub struct Log {
@@ -167,7 +170,7 @@ impl Log {
 
     /// The topics in order.
     pub fn topics(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        (0..self.topic_count()).map(|position| self.topic(position).unwrap_or_default())
+        (0..self.topic_count()).map(|position| self.topic(position).expect(ENDS))
     }
 
     /// The data.
@@ -179,7 +182,7 @@ impl Log {
     /// Bytes that no filter looks at.
     #[must_use]
     pub fn suffix(&self) -> &[u8] {
-        self.bytes.get(self.data_end as usize..).unwrap_or_default()
+        self.bytes.get(self.data_end as usize..).expect(ENDS)
     }
 
     /// How many bytes emitter, topics, data and suffix take together.
@@ -197,9 +200,7 @@ impl Log {
     }
 
     fn slice(&self, start: u32, end: u32) -> &[u8] {
-        self.bytes
-            .get(start as usize..end as usize)
-            .unwrap_or_default()
+        self.bytes.get(start as usize..end as usize).expect(ENDS)
     }
 }
 

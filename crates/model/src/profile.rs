@@ -108,7 +108,7 @@ impl ChainProfile {
             return Err(BlockFault::TxOrder);
         }
         let own = block.txs.partition_point(|tx| !tx.is_alias());
-        let (txs, aliases) = block.txs.split_at_checked(own).unwrap_or_default();
+        let (txs, aliases) = block.txs.split_at(own);
         let listed = |alias: &Tx| {
             let position = alias.position();
             txs.binary_search_by_key(&position, |tx| tx.index).is_ok()

@@ -267,9 +267,9 @@ impl BlockTable {
         self.bytes.len() + self.pages.len() * size_of::<PageStart>()
     }
 
-    fn view(&self, start: &PageStart) -> Option<PageView<'_>> {
-        let bytes = self.bytes.get(start.offset as usize..)?;
-        PageView::read(&mut Reader::new(bytes)).ok()
+    fn view(&self, start: &PageStart) -> PageView<'_> {
+        let bytes = self.bytes.get(start.offset as usize..).expect(WALKED);
+        PageView::read(&mut Reader::new(bytes)).expect(WALKED)
     }
 
     /// The page that `is_before` holds for last, and its blocks.
@@ -279,7 +279,7 @@ impl BlockTable {
     ) -> Option<(&PageStart, PageView<'_>)> {
         let behind = self.pages.partition_point(is_before);
         let start = self.pages.get(behind.checked_sub(1)?)?;
-        Some((start, self.view(start)?))
+        Some((start, self.view(start)))
     }
 
     /// The block at a place.
@@ -302,19 +302,15 @@ impl BlockTable {
 
     /// The blocks of all pages that have a log or a transaction.
     pub(crate) fn counted(&self) -> impl Iterator<Item = BlockEntry> {
-        let views = self
-            .pages
-            .iter()
-            .filter_map(|start| Some((start, self.view(start)?)));
+        let pages = self.pages.iter();
+        let views = pages.map(|start| (start, self.view(start)));
         let counted = views.filter(|(_, view)| view.counts.is_some());
         counted.flat_map(|(start, view)| entries(start, view))
     }
 
     /// The times of all blocks.
     pub(crate) fn times(&self) -> impl Iterator<Item = u64> {
-        let view = |start| self.view(start);
-        let views = self.pages.iter().map(view);
-        views.flat_map(|view| view.expect(WALKED).times())
+        self.pages.iter().flat_map(|start| self.view(start).times())
     }
 
     /// The first block, from a place on, that is not before `time`. No block before that place may be
@@ -325,7 +321,7 @@ impl BlockTable {
         let pages = self.pages.iter().skip(behind.saturating_sub(1)).take(2);
         let mut before = None;
         for start in pages {
-            for (place, at) in (start.place..).zip(self.view(start)?.times()) {
+            for (place, at) in (start.place..).zip(self.view(start).times()) {
                 if place >= from && at >= time {
                     return Some(Later {
                         place,

@@ -19,6 +19,9 @@ const RUNS: u8 = 2;
 /// Above this a bitmap is smaller in memory than a list.
 const SPARSE_MAX: usize = 4096;
 
+/// Why an id has its bit.
+const BIT: &str = "a page has a bit for each of its ids";
+
 /// The ids of one page, unpacked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ids {
@@ -39,9 +42,10 @@ impl Ids {
     pub(crate) fn contains(&self, id: u16) -> bool {
         match self {
             Self::List(ids) => ids.binary_search(&id).is_ok(),
-            Self::Bits(bits) => bits
-                .get(usize::from(id) / 64)
-                .is_some_and(|word| word >> (id % 64) & 1 == 1),
+            Self::Bits(bits) => {
+                let word = bits.get(usize::from(id) / 64).expect(BIT);
+                word >> (id % 64) & 1 == 1
+            }
         }
     }
 
@@ -97,9 +101,7 @@ impl Ids {
 }
 
 fn set(bits: &mut [u64; WORDS], id: u16) {
-    if let Some(word) = bits.get_mut(usize::from(id) / 64) {
-        *word |= 1 << (id % 64);
-    }
+    *bits.get_mut(usize::from(id) / 64).expect(BIT) |= 1 << (id % 64);
 }
 
 /// The union of several pages.

@@ -246,11 +246,12 @@ impl SegmentTables {
         let Some(inside) = range.intersect(&self.facts.range) else {
             return (0, 0);
         };
-        let first = self.block(inside.start).map_or(0, |entry| entry.first_id);
-        let last = self
-            .block(inside.end - 1)
-            .map_or(0, |entry| entry.first_id + entry.logs);
-        (first, last.max(first))
+        let entry = |number: u64| {
+            let entry = self.block(number);
+            entry.expect("a table has an entry for each block of its segment")
+        };
+        let last = entry(inside.end - 1);
+        (entry(inside.start).first_id, last.first_id + last.logs)
     }
 
     /// Which frame holds a row, which stretch it belongs to, and the row's place in it.

@@ -400,8 +400,8 @@ fn tx_indexes(inputs: &[Arc<OpenSegment>]) -> Vec<u8> {
 }
 
 fn join_facts(inputs: &[Arc<SegmentEntry>], range: BlockRange, root: Hash32) -> SegmentFacts {
-    let first = inputs.first().map(|input| input.facts.clone());
-    let mut facts = first.unwrap_or_else(|| unreachable!("merging nothing is refused before"));
+    let first = inputs.first().expect("merging nothing is refused above");
+    let mut facts = first.facts.clone();
     facts.range = range;
     facts.root = root;
     let mut levels: Vec<(u64, Proof)> = Vec::new();

@@ -29,9 +29,8 @@ impl Writer {
         for input in inputs {
             open.push(objects.open(&input.object).await?);
         }
-        let last_hash = inputs
-            .last()
-            .map_or(Hash32::ZERO, |last| last.facts.last_hash);
+        let last = inputs.last().expect("a merge has at least one input");
+        let last_hash = last.facts.last_hash;
         let sources = open.into_iter().map(Source::segment);
         let sources = sources.collect::<Result<_>>()?;
         self.merge_tables(sources, (range, last_hash), 1)
@@ -57,7 +56,8 @@ impl Writer {
             return Err(Error::Invalid("no runs to merge".to_owned()));
         };
         let range = BlockRange::new(first, last.range.end);
-        let tier = inputs.iter().map(|input| input.tier).max().unwrap_or(0);
+        let tier = inputs.iter().map(|input| input.tier).max();
+        let tier = tier.expect("merging nothing is refused above");
         // A range that is repaired again and again makes a run of runs each time.
         let tier = tier.saturating_add(1);
         self.merge_tables(sources, (range, last.last_hash), tier)

@@ -288,9 +288,8 @@ impl Candidates {
         segment: &OpenSegment,
         numbers: &[u32],
     ) -> Result<Vec<u32>> {
-        let Some(driver) = self.clauses.first() else {
-            return Ok(Vec::new());
-        };
+        let driver = self.clauses.first();
+        let driver = driver.expect("pages are those of the first clause");
         let mut places: Vec<PageRef> = driver.pages(numbers).collect();
         places.sort_unstable_by_key(|place| place.start);
         let pages = objects.posting_pages(segment, &places).await?;
@@ -331,7 +330,7 @@ impl Candidates {
 /// The lists of each page, sorted by page, as one.
 fn join_lists(by_page: Vec<(u32, Arc<Ids>)>) -> Vec<(u32, Arc<Ids>)> {
     let joined = by_page.chunk_by(|a, b| a.0 == b.0).map(|same| {
-        let number = same.first().map_or(0, |(page, _)| *page);
+        let (number, _) = *same.first().expect("a chunk has at least one element");
         let ids = page::union(same.iter().map(|(_, ids)| &**ids));
         (number, Arc::new(ids))
     });

@@ -60,7 +60,8 @@ pub(crate) async fn block_by_number(
     clock.ok_or_else(|| missing(&segment, number))
 }
 
-fn missing(segment: &OpenSegment, number: u64) -> Error {
+/// The error for a block that a segment should hold.
+pub(crate) fn missing(segment: &OpenSegment, number: u64) -> Error {
     let reason = format!("block {number} is missing from its table");
     Error::damaged(&segment.identity.name, reason)
 }

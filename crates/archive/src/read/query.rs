@@ -365,9 +365,7 @@ impl Run<'_> {
     /// Whether the answer is full before the log at this place, which is counted if it is not:
     /// the end of a page, or an error where all logs were requested.
     fn is_full(&mut self, at: usize) -> Result<bool> {
-        let Some(next) = self.logs.get(at) else {
-            return Ok(true);
-        };
+        let next = self.logs.get(at).expect("the place is that of a log");
         let bytes = self.cost.bytes + next.log.byte_len() as u64;
         let budget = if at >= self.limit {
             Some(Budget::Results)

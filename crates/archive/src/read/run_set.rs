@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::RwLock;
 
 use super::cache::{Part, Value};
-use super::objects::{Objects, OpenRun, Want};
+use super::objects::{Objects, OpenRun, Want, all_of};
 use crate::error::{Error, Result};
 use crate::state::catalog::RunEntry;
 
@@ -87,9 +87,7 @@ impl RunSet {
 
     /// Adds the blocks that may hold a hash, of the run at a place, after reading its page.
     pub(crate) async fn read(&self, objects: &Objects, at: usize, prefix: u64) -> Result<Vec<u64>> {
-        let Some(known) = self.0.get(at) else {
-            return Ok(Vec::new());
-        };
+        let known = self.0.get(at).expect("the place is that of a run");
         let run = objects.open_run(&known.entry.object).await?;
         known.remember(&run);
         let table = &run.hashes;
@@ -108,16 +106,17 @@ impl RunSet {
         let values = objects
             .load(&run.identity, Part::HashPage, &[want], decode)
             .await?;
-        let mut numbers = Vec::new();
-        for value in &values {
-            if let Value::Page(page) = value {
-                run.slots.set(place.index as usize, page);
-                let found = table.find(key, page);
-                let found = found.map_err(|damage| Error::damaged(&run.identity.name, damage))?;
-                numbers.extend(found.map(|offset| known.entry.range.start + offset));
-            }
-        }
-        Ok(numbers)
+        let pages = all_of(&run.identity, values, |value| match value {
+            Value::Page(page) => Some(page),
+            _ => None,
+        })?;
+        let page = pages.first().expect("as many pages as were requested");
+        run.slots.set(place.index as usize, page);
+        let found = table.find(key, page);
+        let found = found.map_err(|damage| Error::damaged(&run.identity.name, damage))?;
+        Ok(found
+            .map(|offset| known.entry.range.start + offset)
+            .collect())
     }
 }
 

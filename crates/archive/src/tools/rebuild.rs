@@ -242,18 +242,17 @@ fn report_of(state: &State, catalog: &Catalog, used: &Used, scanned: Scanned) ->
     let (covered, islands): (Vec<_>, Vec<_>) =
         blocks.into_iter().partition(|range| range.contains(live));
     let island = |(range, found): (BlockRange, Vec<&Found>)| {
-        let end = found.iter().map(|found| found.end());
-        Some(Island {
+        let ends = found.iter().map(|found| found.end());
+        let end = ends.max_by_key(|end| end.number);
+        let objects = found.iter().map(|found| found.entry.object.name.clone());
+        Island {
             range,
-            end: end.max_by_key(|end| end.number)?,
-            objects: found
-                .iter()
-                .map(|found| found.entry.object.name.clone())
-                .collect(),
-        })
+            end: end.expect("the blocks are those of segments"),
+            objects: objects.collect(),
+        }
     };
     let unlinked = unlinked(&scanned.segments, used);
-    let unlinked: Vec<Island> = unlinked.into_iter().filter_map(island).collect();
+    let unlinked: Vec<Island> = unlinked.into_iter().map(island).collect();
     let mut decided: HashSet<&str> = catalog_names(catalog).chain(state_names(state)).collect();
     decided.extend(
         unlinked

@@ -17,6 +17,7 @@ use super::writer::Writer;
 use crate::error::{Error, Result, outcome_name};
 use crate::format::compress::Packer;
 use crate::format::digest::digest_of;
+use crate::read::lookup::missing;
 use crate::state::catalog::SegmentEntry;
 use crate::state::record::{Halt, LiveRun};
 use crate::state::snapshot::{Need, Snapshot};
@@ -319,12 +320,9 @@ impl Writer {
             for piece in pieces {
                 let segment = objects.open(&piece.entry.object).await?;
                 let archived = objects.clock(&segment, number).await?;
-                let archived = archived.map_or(Hash32::ZERO, |clock| clock.hash);
-                if archived != block.clock.hash {
-                    let archived = BlockRef {
-                        number,
-                        hash: archived,
-                    };
+                let archived = archived.ok_or_else(|| missing(&segment, number))?;
+                let archived = archived.block_ref();
+                if archived.hash != block.clock.hash {
                     return self.violated(archived, block.clock.hash, provenance).await;
                 }
                 let mut same = Block::clone(block);
@@ -479,7 +477,8 @@ impl Writer {
             let block = objects.block(&segment, number).await?;
             let digest = objects.digest(&segment, number).await?;
             let level = entry.facts.level_within(&BlockRange::one(number));
-            rows.push_known(&block, level.unwrap_or(Proof::CLAIMED), digest);
+            let level = level.expect("levels fill the range of their segment");
+            rows.push_known(&block, level, digest);
         }
         Ok(())
     }

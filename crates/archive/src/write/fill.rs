@@ -395,10 +395,8 @@ impl Fill {
                 let Some(old) = clock(number).await? else {
                     continue;
                 };
-                let Some(new) = objects.clock(&new, number).await? else {
-                    continue;
-                };
-                check_same(old.block_ref(), new.hash)?;
+                let new = objects.clock(&new, number).await?;
+                check_same(old.block_ref(), new.ok_or_else(failed)?.hash)?;
             }
         }
         Ok(())

@@ -35,6 +35,8 @@ const SAMPLE_FRAMES: usize = 512;
 /// Why what belongs to a cut is there.
 const CUT: &str = "a cut lies among the rows, and ends are those of rows and transactions";
 
+const NOT_EMPTY: &str = "a cut has at least one block";
+
 /// A part of rows: the blocks at these places.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
@@ -241,9 +243,9 @@ impl<'a> Part<'a> {
     }
 
     fn facts(&self, kept: &Kept) -> SegmentFacts {
-        let first = self.blocks.first().map(|block| block.clock);
-        let last = self.blocks.last().map(|block| block.clock);
-        let start = first.map_or(0, |clock| clock.number);
+        let first = self.blocks.first().expect(NOT_EMPTY).clock;
+        let last = self.blocks.last().expect(NOT_EMPTY).clock;
+        let times = self.blocks.iter().map(|block| block.clock.timestamp);
         let mut levels: Vec<(u64, Proof)> = Vec::new();
         for block in self.blocks {
             let end = block.clock.number + 1;
@@ -253,15 +255,12 @@ impl<'a> Part<'a> {
             }
         }
         SegmentFacts {
-            range: BlockRange::new(start, start + self.blocks.len() as u64),
-            parent_hash: first.map_or(Hash32::ZERO, |clock| clock.parent_hash),
-            last_hash: last.map_or(Hash32::ZERO, |clock| clock.hash),
-            first_timestamp: first.map_or(0, |clock| clock.timestamp),
-            last_timestamp: last.map_or(0, |clock| clock.timestamp),
-            latest_timestamp: {
-                let times = self.blocks.iter().map(|block| block.clock.timestamp);
-                times.max().unwrap_or(0)
-            },
+            range: BlockRange::new(first.number, last.number + 1),
+            parent_hash: first.parent_hash,
+            last_hash: last.hash,
+            first_timestamp: first.timestamp,
+            last_timestamp: last.timestamp,
+            latest_timestamp: times.max().expect(NOT_EMPTY),
             logs: self.rows.len() as u64,
             txs: (self.tx_end - self.tx_start) as u64,
             log_bytes: self.log_bytes,
@@ -385,7 +384,7 @@ fn index_terms(part: &Part<'_>) -> IndexedTerms {
     let mut list = ListBuilder::default();
     let mut ids = Vec::new();
     for run in pairs.chunk_by(|a, b| a >> ROW_BITS == b >> ROW_BITS) {
-        let Some(first) = run.first() else { continue };
+        let first = run.first().expect("a chunk has at least one element");
         ids.clear();
         ids.extend(run.iter().map(|pair| (pair & ((1 << ROW_BITS) - 1)) as u32));
         list.clear();

@@ -106,17 +106,16 @@ impl SealJob {
         let mut packers = Vec::with_capacity(cuts.len());
         for &cut in cuts {
             let worn = self.seals_with_packer >= self.settings.seals_per_dictionary;
-            let empty = self
-                .packer
-                .as_ref()
-                .is_none_or(|packer| packer.dictionary().is_empty());
-            if worn || empty {
-                let dictionary = seal::train(&self.rows, cut);
-                self.packer = Some(Arc::new(Packer::new(dictionary, self.settings.level)));
+            let known = self.packer.take();
+            let known = known.filter(|known| !worn && !known.dictionary().is_empty());
+            let packer = known.unwrap_or_else(|| {
                 self.seals_with_packer = 0;
-            }
+                let dictionary = seal::train(&self.rows, cut);
+                Arc::new(Packer::new(dictionary, self.settings.level))
+            });
             self.seals_with_packer += 1;
-            packers.extend(self.packer.clone());
+            self.packer = Some(packer.clone());
+            packers.push(packer);
         }
         packers
     }
@@ -130,13 +129,10 @@ impl SealJob {
             return (before, self.batches.len());
         }
         let from = boundaries::tail_to_join(&self.weights);
-        let first = self
-            .rows
-            .blocks
-            .first()
-            .map_or(0, |block| block.clock.number);
+        let first = self.rows.blocks.first();
+        let first = first.expect("an append has at least one block").clock;
         match self.batches.get(from) {
-            Some(start) => ((start - first) as usize, from),
+            Some(start) => ((start - first.number) as usize, from),
             None => (before, self.batches.len()),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{BUCKETS, PADDING, PageView, TableBuilder, TableDirectory, TableShape, mask};
+use super::{BUCKET, BUCKETS, PADDING, PageView, TableBuilder, TableDirectory, TableShape, mask};
 use crate::format::wire::Put;
 use crate::format::{Damage, Decoded, checksum};
 
@@ -129,9 +129,7 @@ fn write_page(shape: TableShape, entries: &[u64], out: &mut Vec<u8>) {
     let mut counts = [0_u32; BUCKETS];
     for packed in entries {
         let bucket = (packed >> entry_bits) as usize & (BUCKETS - 1);
-        if let Some(count) = counts.get_mut(bucket) {
-            *count += 1;
-        }
+        *counts.get_mut(bucket).expect(BUCKET) += 1;
     }
     super::put_counts(&counts, out);
     let entries = entries.iter().map(|packed| packed & mask(entry_bits));
