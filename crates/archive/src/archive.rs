@@ -14,13 +14,11 @@ use crate::error::{Error, Result};
 use crate::health::HealthReport;
 use crate::maintenance::gc::{self, GarbageReport, GcMode};
 use crate::maintenance::repair::Purpose;
-use crate::meters::Meters;
 use crate::pinned::Pinned;
 use crate::ranges::geometry::{Geometry, RangeReport};
 use crate::read::compare::Difference;
 use crate::read::hashes::TxLocation;
 use crate::read::lookup::TimeSide;
-use crate::read::objects::Objects;
 use crate::read::query::LogPage;
 use crate::settings::Settings;
 use crate::state::head::View;
@@ -53,10 +51,8 @@ impl Archive {
         blobs: Arc<dyn BlobStore>,
         settings: Settings,
     ) -> Result<Self> {
-        let view = Arc::new(View::new(
-            meta,
-            Objects::new(blobs, settings.cache.clone(), Meters::new(settings.chain)),
-        ));
+        let (cache, chain) = (settings.cache.clone(), settings.chain);
+        let view = Arc::new(View::new(meta, blobs, cache, chain));
         view.begin().await?;
         Ok(Self {
             view,
@@ -79,10 +75,8 @@ impl Archive {
         take_over: TakeOver,
     ) -> Result<Self> {
         let settings = Arc::new(settings);
-        let view = Arc::new(View::new(
-            meta,
-            Objects::new(blobs, settings.cache.clone(), Meters::new(settings.chain)),
-        ));
+        let (cache, chain) = (settings.cache.clone(), settings.chain);
+        let view = Arc::new(View::new(meta, blobs, cache, chain));
         let writer = Writer::open(view.clone(), settings.clone(), take_over).await?;
         Ok(Self {
             view,

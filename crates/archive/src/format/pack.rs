@@ -13,7 +13,7 @@ use bytes::Bytes;
 use chronolith_model::{BlockRange, Payload};
 
 use super::compress::Unpacker;
-use super::container::{Container, ObjectKind, Section};
+use super::container::{Container, ContainerBuilder, ObjectKind, Section};
 use super::wire::{Put, Reader};
 use super::{Damage, Decoded, checksum, ensure};
 
@@ -47,7 +47,7 @@ impl PackFrame {
     }
 }
 
-pub(crate) fn encode_frame(packed: &[u8], unpacked: u64, number: u64, table: &mut Vec<u8>) {
+fn encode_frame(packed: &[u8], unpacked: u64, number: u64, table: &mut Vec<u8>) {
     table.put_varint(packed.len() as u64);
     table.put_varint(unpacked);
     table.put_u32(checksum(packed, number));
@@ -83,6 +83,33 @@ pub(crate) fn encode_parts(payload: &Payload, index: &mut Vec<u8>) {
     index.put_varint(bodies.map_or(0, |bodies| bodies.len() as u64 + 1));
     for body in bodies.into_iter().flatten() {
         index.put_varint(len(Some(body)));
+    }
+}
+
+/// The tables of a pack that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct PackWriter {
+    table: Vec<u8>,
+    pub(crate) index: Vec<u8>,
+    frames: u64,
+    pub(crate) dictionaries: Dictionaries,
+}
+
+impl PackWriter {
+    /// Adds the next frame. The caller writes its bytes.
+    pub(crate) fn add_frame(&mut self, packed: &[u8], unpacked: u64) {
+        encode_frame(packed, unpacked, self.frames, &mut self.table);
+        self.frames += 1;
+    }
+
+    /// Adds the tables to the pack.
+    pub(crate) fn finish(self, container: &mut ContainerBuilder, summary: Vec<u8>) {
+        container.table(Section::FrameTable, self.table);
+        container.table(Section::PackIndex, self.index);
+        if let Some(dictionaries) = self.dictionaries.encode() {
+            container.table(Section::PackDictionaries, dictionaries);
+        }
+        container.table(Section::Summary, summary);
     }
 }
 

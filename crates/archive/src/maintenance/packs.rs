@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 use crate::format::Damage;
 use crate::format::compress::Unpacker;
 use crate::format::container::{ObjectKind, Section};
-use crate::format::pack::{Dictionaries, PackTables, encode_frame};
+use crate::format::pack::{PackTables, PackWriter};
 use crate::format::wire::Put;
 use crate::read::objects::Objects;
 use crate::read::window::Window;
-use crate::state::catalog::PackEntry;
+use crate::state::catalog::{ObjectRef, PackEntry};
 use crate::write::dictionary::Learner;
 use crate::write::pack::{encode_summary, pack_again};
 use crate::write::publish::Uploading;
@@ -38,10 +38,7 @@ pub(crate) enum Join {
 /// A pack that is made of others.
 struct Joined {
     output: Output,
-    table: Vec<u8>,
-    index: Vec<u8>,
-    dictionaries: Dictionaries,
-    frames: u64,
+    tables: PackWriter,
 }
 
 impl Writer {
@@ -91,10 +88,7 @@ impl Joined {
         output.container.begin(Section::Frames);
         Ok(Self {
             output,
-            table: Vec::new(),
-            index: Vec::new(),
-            dictionaries: Dictionaries::default(),
-            frames: 0,
+            tables: PackWriter::default(),
         })
     }
 
@@ -114,7 +108,7 @@ impl Joined {
                 let again = dictionary.is_empty() && learner.is_some();
                 if !again {
                     self.pack_again(&mut plain, &mut learner).await?;
-                    self.dictionaries.add(&dictionary, count);
+                    self.tables.dictionaries.add(&dictionary, count);
                 }
                 for number in at..at + count as usize {
                     let frame = read(&mut window, (name, part), number).await?;
@@ -129,14 +123,13 @@ impl Joined {
                 }
                 at += count as usize;
             }
-            self.index.put(&part.index);
+            self.tables.index.put(&part.index);
         }
         self.pack_again(&mut plain, &mut learner).await
     }
 
     async fn put(&mut self, frame: &[u8], unpacked: u32) -> Result<()> {
-        encode_frame(frame, u64::from(unpacked), self.frames, &mut self.table);
-        self.frames += 1;
+        self.tables.add_frame(frame, u64::from(unpacked));
         self.output.container.buffer().put(frame);
         self.output.flush().await
     }
@@ -157,7 +150,7 @@ impl Joined {
             .unzip();
         let mut own = learner.clone();
         // The last few frames get the dictionary that the pack has already.
-        let begun = !self.dictionaries.packed.is_empty();
+        let begun = !self.tables.dictionaries.packed.is_empty();
         let job = move || {
             let unpacked = unpack_all(&frames).map_err(|(at, damage)| {
                 let name = names.get(at).map(String::as_str);
@@ -174,28 +167,18 @@ impl Joined {
         };
         let (own, learnt, packed, lens) = blocking::run(job).await?;
         **learner = own;
-        self.dictionaries.add(&learnt.packed, packed.len() as u32);
+        self.tables
+            .dictionaries
+            .add(&learnt.packed, packed.len() as u32);
         for (frame, unpacked) in packed.iter().zip(lens) {
             self.put(frame, unpacked).await?;
         }
         Ok(())
     }
 
-    async fn finish(
-        self,
-        name: &str,
-        summary: Vec<u8>,
-    ) -> Result<crate::state::catalog::ObjectRef> {
-        let mut output = self.output;
-        output.container.table(Section::FrameTable, self.table);
-        output.container.table(Section::PackIndex, self.index);
-        if let Some(dictionaries) = self.dictionaries.encode() {
-            output
-                .container
-                .table(Section::PackDictionaries, dictionaries);
-        }
-        output.container.table(Section::Summary, summary);
-        output.finish(name).await
+    async fn finish(mut self, name: &str, summary: Vec<u8>) -> Result<ObjectRef> {
+        self.tables.finish(&mut self.output.container, summary);
+        self.output.finish(name).await
     }
 }
 

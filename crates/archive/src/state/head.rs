@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use chronolith_store::{MetaStore, Version, Versioned};
+use chronolith_model::ChainId;
+use chronolith_store::{BlobStore, MetaStore, Version, Versioned};
 use parking_lot::{Mutex, RwLock};
 
 use super::catalog::Catalog;
@@ -11,6 +12,8 @@ use super::record::{CatalogRef, State};
 use super::snapshot::Snapshot;
 use crate::error::{Error, Result};
 use crate::format::ensure;
+use crate::meters::Meters;
+use crate::read::cache::Cache;
 use crate::read::objects::Objects;
 
 /// How often a process that begins loads a newer state because what the one before named is gone.
@@ -27,10 +30,15 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn new(meta: Arc<dyn MetaStore>, objects: Objects) -> Self {
+    pub(crate) fn new(
+        meta: Arc<dyn MetaStore>,
+        blobs: Arc<dyn BlobStore>,
+        cache: Cache,
+        chain: ChainId,
+    ) -> Self {
         Self {
             meta,
-            objects,
+            objects: Objects::new(blobs, cache, Meters::new(chain)),
             current: RwLock::new(None),
             handed_out: Mutex::default(),
         }

@@ -236,10 +236,7 @@ impl Snapshot {
 
     /// Of the segments that hold the block and meet the need, the one that reaches furthest.
     pub(crate) fn best_at(&self, number: u64, need: &Need<'_>) -> Option<&Arc<SegmentEntry>> {
-        let holding = self.holding(number);
-        holding
-            .filter(|entry| need.met_by(entry))
-            .max_by_key(|entry| entry.facts.range.end)
+        self.furthest(number, |entry| need.met_by(entry))
     }
 
     /// Of the segments that hold the block with these datasets and all logs of this scope, the one that
@@ -250,10 +247,16 @@ impl Snapshot {
         datasets: DatasetSet,
         scope: &Scope,
     ) -> Option<&Arc<SegmentEntry>> {
-        let holding = self.holding(number);
-        holding
-            .filter(|entry| keeps(entry, datasets, scope))
-            .max_by_key(|entry| entry.facts.range.end)
+        self.furthest(number, |entry| keeps(entry, datasets, scope))
+    }
+
+    fn furthest(
+        &self,
+        number: u64,
+        meets: impl Fn(&SegmentEntry) -> bool,
+    ) -> Option<&Arc<SegmentEntry>> {
+        let holding = self.holding(number).filter(|entry| meets(entry));
+        holding.max_by_key(|entry| entry.facts.range.end)
     }
 
     /// The least that segments say of a block that meet the need.

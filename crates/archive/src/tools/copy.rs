@@ -12,7 +12,6 @@ use chronolith_store::{BlobStore, MetaStore, Versioned};
 use super::inspect::{EVERYTHING, Inspected, entries, lengths, read};
 use crate::error::{Error, Result};
 use crate::maintenance::gc::list_all;
-use crate::meters::Meters;
 use crate::read::cache::Cache;
 use crate::read::objects::Objects;
 use crate::state::head::{View, decode_state};
@@ -41,9 +40,8 @@ impl Place {
 
     /// The archive that is here, for reading nothing twice: almost without a cache.
     pub(crate) fn view(&self, chain: ChainId) -> View {
-        let (blobs, cache) = (self.blobs.clone(), Cache::of_bytes(CACHE_BYTES));
-        let objects = Objects::new(blobs, cache, Meters::new(chain));
-        View::new(self.meta.clone(), objects)
+        let (meta, blobs) = (self.meta.clone(), self.blobs.clone());
+        View::new(meta, blobs, Cache::of_bytes(CACHE_BYTES), chain)
     }
 }
 

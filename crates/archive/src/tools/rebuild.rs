@@ -25,7 +25,6 @@ use self::scan::{Found, Scanned};
 use super::copy::Place;
 use crate::error::{Error, Result};
 use crate::format::term::TermKey;
-use crate::meters::Meters;
 use crate::ranges::journal::Journal;
 use crate::read::objects::Objects;
 use crate::settings::Settings;
@@ -110,9 +109,9 @@ pub async fn rebuild_state(
         let message = "there is a state: nothing to rebuild";
         return Err(Error::Invalid(message.to_owned()));
     }
-    let meters = Meters::new(settings.chain);
-    let objects = Objects::new(place.blobs.clone(), settings.cache.clone(), meters);
-    let view = Arc::new(View::new(place.meta.clone(), objects));
+    let (meta, blobs) = (place.meta.clone(), place.blobs.clone());
+    let view = View::new(meta, blobs, settings.cache.clone(), settings.chain);
+    let view = Arc::new(view);
     let scanned = Scanned::read(&*place.blobs).await?;
     let kept = kept_states::newest_fitting(&view, &*place.meta, settings, anchor).await?;
     let base = kept.base;

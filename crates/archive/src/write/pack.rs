@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::format::Decoded;
 use crate::format::compress::Packer;
 use crate::format::container::{ContainerBuilder, Finished, ObjectKind, Section};
-use crate::format::pack::{Dictionaries, encode_frame, encode_parts};
+use crate::format::pack::{PackWriter, encode_parts};
 use crate::format::wire::{Put, Reader};
 use crate::state::catalog::PackContent;
 
@@ -57,10 +57,7 @@ pub(crate) struct PackBuilder {
     content: PackContent,
     first: u64,
     last: Option<BlockMeta>,
-    index: Vec<u8>,
-    table: Vec<u8>,
-    frames: u64,
-    dictionaries: Dictionaries,
+    tables: PackWriter,
     waiting: Vec<Bytes>,
     waiting_bytes: u64,
 }
@@ -80,10 +77,7 @@ impl PackBuilder {
             content,
             first: 0,
             last: None,
-            index: Vec::new(),
-            table: Vec::new(),
-            frames: 0,
-            dictionaries: Dictionaries::default(),
+            tables: PackWriter::default(),
             waiting: Vec::new(),
             waiting_bytes: 0,
         })
@@ -95,7 +89,7 @@ impl PackBuilder {
             self.first = clock.number;
         }
         self.last = Some(*clock);
-        encode_parts(payload, &mut self.index);
+        encode_parts(payload, &mut self.tables.index);
         let parts = payload.header.iter().chain(&payload.raw);
         for part in parts.chain(payload.bodies.iter().flatten()) {
             self.waiting_bytes += part.len() as u64;
@@ -127,21 +121,21 @@ impl PackBuilder {
             let frame = frames.get(at).expect("samples are taken of these frames");
             frame.iter().for_each(|part| out.put(part));
         };
-        let begun = !self.dictionaries.packed.is_empty();
+        let begun = !self.tables.dictionaries.packed.is_empty();
         let learnt = learner.learnt((frames.len(), bytes), begun, samples)?;
         for (packed, lens) in pack_frames(&frames, &learnt)? {
             let mut rest = packed.as_slice();
             for (len, unpacked) in lens {
                 let split = rest.split_at_checked(len);
-                let (frame, behind) = split.expect("a task's frames lie end to end");
-                encode_frame(frame, unpacked as u64, self.frames, &mut self.table);
-                (rest, self.frames) = (behind, self.frames + 1);
+                let (frame, after) = split.expect("a task's frames lie end to end");
+                self.tables.add_frame(frame, unpacked as u64);
+                rest = after;
             }
             self.container.buffer().put(&packed);
         }
         let count = u32::try_from(frames.len());
         let count = count.expect("what waits in memory has fewer than 2^32 frames");
-        self.dictionaries.add(&learnt.packed, count);
+        self.tables.dictionaries.add(&learnt.packed, count);
         Ok(())
     }
 
@@ -153,13 +147,8 @@ impl PackBuilder {
         self.pack(learner)?;
         let range = BlockRange::new(self.first, last.number + 1);
         let mut container = self.container;
-        container.table(Section::FrameTable, self.table);
-        container.table(Section::PackIndex, self.index);
-        if let Some(dictionaries) = self.dictionaries.encode() {
-            container.table(Section::PackDictionaries, dictionaries);
-        }
         let summary = encode_summary(&range, last.hash, &self.content);
-        container.table(Section::Summary, summary);
+        self.tables.finish(&mut container, summary);
         let finished = container.finish();
         Ok(Some(BuiltPack {
             bytes: container.drain(),
