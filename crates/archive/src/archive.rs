@@ -1,4 +1,4 @@
-//! The archive's face: open it, feed it finalized blocks, ask it.
+//! The archive's public API: open it, append finalized blocks, query it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -155,8 +155,8 @@ impl Archive {
         pinned.map_or_else(|| self.settings.seal.geometry(), |pinned| pinned.geometry())
     }
 
-    /// Lets the transition of a range that failed run again. A run that is damaged or lacks
-    /// something is rebuilt from its segments first. Recorded.
+    /// Lets the transition of a range that failed run again. A run that is damaged or
+    /// incomplete is rebuilt from its segments first. Recorded.
     ///
     /// # Errors
     /// `Invalid` where the range did not fail, `Corrupt` where a segment that a run is made from is
@@ -265,7 +265,7 @@ impl Archive {
         highest.map(|proof| self.settings.profile.reads(proof))
     }
 
-    /// What a segment says was proven of a block.
+    /// How far a segment records a block as proven.
     #[must_use]
     pub fn level_of(&self, segment: &StoredObject, number: u64) -> Option<Proof> {
         let snapshot = self.view.current()?;
@@ -547,7 +547,7 @@ impl Archive {
         self.view.refresh().await.map(|_| ())
     }
 
-    /// The archive as it is now: whatever is asked of it is answered from one published state. None
+    /// The archive as it is now: every call is answered from one published state. None
     /// while there is no state at all.
     #[must_use]
     pub fn pin(&self) -> Option<Pinned> {

@@ -157,7 +157,7 @@ impl From<NotPacked> for Error {
     }
 }
 
-/// A range as people say it: the last block is in it.
+/// A range as users read it: the last block is in it.
 fn inclusive(range: &BlockRange) -> String {
     match range.len() {
         0 => "none".to_owned(),
@@ -250,7 +250,7 @@ impl Error {
     }
 }
 
-/// How something ended, for spans: why it failed is in the error, and told where it is handled.
+/// How something ended, for spans: why it failed is in the error, which is traced where it is handled.
 pub(crate) fn outcome_name<T, E>(result: &std::result::Result<T, E>) -> &'static str {
     match result {
         Ok(_) => "success",

@@ -1,6 +1,6 @@
 //! Finalized history in immutable segments, with a log query engine on it.
 //!
-//! [`Archive`] is the whole face: open it on two stores, feed it finalized blocks, ask it for logs,
+//! [`Archive`] is the whole API: open it on two stores, append finalized blocks, query it for logs,
 //! blocks and transactions. Blocks arrive in order at the end of the *live run*
 //! ([`Archive::ingest_finalized_blocks`]) or as a bounded range of old ones ([`Archive::fill`]).
 //! Either way nothing is visible before it is durable, and one swap of the state makes it so.

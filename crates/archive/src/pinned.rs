@@ -1,4 +1,4 @@
-//! The archive at one moment: everything that is asked of it is answered from one published state.
+//! The archive at one moment: every call is answered from one published state.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::tools::inspect::StoredObject;
 use crate::write::seal::Kept;
 
 /// One published state of an archive. What it names is not collected by this process while this is
-/// held; another process may collect it after the grace period, and then reading says `Corrupt`.
+/// held; another process may collect it after the grace period, and then reads return `Corrupt`.
 #[derive(Clone, Debug)]
 pub struct Pinned {
     pub(crate) view: Arc<View>,
@@ -101,8 +101,8 @@ impl Pinned {
             .collect()
     }
 
-    /// How far a block is proven with these datasets and a filter's logs: the least of what is said of
-    /// it, where it is archived more than once. None where it is not archived with them.
+    /// How far a block is proven with these datasets and a filter's logs: the lowest level, where
+    /// it is archived more than once. None where it is not archived with them.
     #[must_use]
     pub fn proof_of(&self, number: u64, datasets: DatasetSet, filter: &LogFilter) -> Option<Proof> {
         let filter = Some(filter);

@@ -101,7 +101,7 @@ impl Chain {
         }
     }
 
-    /// Puts a block on the head; the caller has asked for its place.
+    /// Puts a block on the head; the caller has looked up its place.
     pub(crate) fn push(&mut self, clock: BlockMeta) {
         self.window.push_back(clock);
     }

@@ -4,11 +4,11 @@
 //! looks like a chain that rolled back hundreds of blocks. Shallow reorgs pass: they are normal, and
 //! a mistake is repaired by the next block.
 
-/// What is known of the endpoint that shows a reorg.
+/// What is known of the endpoint that reports a reorg.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Endpoint {
     pub head: u64,
-    /// Whether it says of itself that it is syncing.
+    /// Whether it reports that it is syncing.
     pub syncing: bool,
 }
 
@@ -36,7 +36,7 @@ pub enum Refused {
     },
 }
 
-/// Whether `depth` blocks below `ours` may continue this endpoint's word.
+/// Whether a reorg of `depth` blocks below `ours` may be taken from this endpoint.
 pub(crate) fn check(
     depth: u64,
     max: u64,

@@ -1,6 +1,6 @@
 //! Which blocks may still roll back, and the blocks themselves while they may.
 //!
-//! [`Tracker`] takes clocks of blocks and observations from outside, and says what became of the
+//! [`Tracker`] takes clocks of blocks and observations from outside, and reports what became of the
 //! chain: [`Step::Extend`], [`Step::Rollback`], [`Step::Finalize`]. A [`Rule`] decides how high
 //! finality may go, and nothing else: a caller that follows the steps does not know the rule. [`Tail`]
 //! holds the blocks above the archive, within a budget, and gives readers snapshots that never

@@ -7,16 +7,16 @@ use chronolith_model::{BlockRef, Hash32};
 /// How a chain's blocks become final.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
-    /// So many blocks stand above it.
+    /// This many blocks are above it.
     Depth { confirmations: u64 },
     /// The chain's own tag covers it: [`Observation::finalized`] is the tag that the caller chose,
     /// `finalized` or `safe`.
     Tag,
-    /// The source says that it is final: [`Observation::finalized`] is its finalized head.
+    /// The source reports it as final: [`Observation::finalized`] is its finalized head.
     Source,
     /// It is deep enough here, and its inclusion on L1 is deep enough there.
     DualSource {
-        /// How many blocks of this chain stand above it.
+        /// How many blocks of this chain are above it.
         l2_depth: u64,
         /// For how many blocks of L1 the safe tag has covered it.
         l1_confirmations: u64,
@@ -97,8 +97,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses limits under which the rule could never make anything final: the chain would stand
-    /// still some hours after the start, far from the cause.
+    /// Refuses limits under which the rule could never make anything final: finality would stall
+    /// some hours after the start, far from the cause.
     pub(crate) fn check(&self, rule: &Rule) -> Result<(), Invalid> {
         let (depth, l1_confirmations) = match *rule {
             Rule::Depth { confirmations } => (confirmations, 0),
@@ -139,7 +139,7 @@ pub enum Invalid {
         "window too small for the rule's depth (depth={depth}, window_blocks_max={window_blocks_max})"
     )]
     Window {
-        /// Blocks that must stand above a final one.
+        /// Blocks that must be above a final one.
         depth: u64,
         window_blocks_max: usize,
     },

@@ -27,8 +27,8 @@ pub struct Tail {
     base: Option<BlockRef>,
     bytes: usize,
     bytes_max: usize,
-    /// What readers were shown last, until something changes: they come far oftener than blocks.
-    shown: OnceLock<TailSnapshot>,
+    /// The last snapshot, until something changes: reads are far more frequent than blocks.
+    cached: OnceLock<TailSnapshot>,
 }
 
 impl Tail {
@@ -40,7 +40,7 @@ impl Tail {
             base,
             bytes: 0,
             bytes_max,
-            shown: OnceLock::new(),
+            cached: OnceLock::new(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Tail {
             });
         }
         self.bytes = total;
-        self.shown.take();
+        self.cached.take();
         self.slots.push_back(Slot::new(Entry::new(proven, bytes)));
         Ok(())
     }
@@ -146,11 +146,11 @@ impl Tail {
     /// Drops every block through a number, and gives them back, oldest first: a published state of the
     /// archive holds them.
     pub fn drop_through(&mut self, number: u64) -> Vec<Arc<Block>> {
-        let behind = self.slots.partition_point(|slot| slot.number() <= number);
-        if behind == 0 {
+        let count = self.slots.partition_point(|slot| slot.number() <= number);
+        if count == 0 {
             return Vec::new();
         }
-        let dropped: Vec<_> = self.slots.drain(..behind).collect();
+        let dropped: Vec<_> = self.slots.drain(..count).collect();
         let dropped = self.release(&dropped);
         if let Some(last) = dropped.last() {
             self.base = Some(last.clock.block_ref());
@@ -163,7 +163,7 @@ impl Tail {
     #[must_use]
     pub fn snapshot(&self) -> TailSnapshot {
         let make = || TailSnapshot::new(self.slots.iter().cloned().collect());
-        self.shown.get_or_init(make).clone()
+        self.cached.get_or_init(make).clone()
     }
 
     /// How many blocks there are through `to`.
@@ -181,7 +181,7 @@ impl Tail {
     }
 
     fn release(&mut self, slots: &[Slot]) -> Vec<Arc<Block>> {
-        self.shown.take();
+        self.cached.take();
         let bytes: usize = slots.iter().map(|slot| slot.entry.bytes).sum();
         self.bytes = self.bytes.saturating_sub(bytes);
         slots.iter().map(|slot| Arc::clone(slot.block())).collect()
@@ -198,7 +198,7 @@ pub enum TailError {
         bytes: usize,
         bytes_max: usize,
     },
-    /// The block is not one that the tail can stand on, or that can stand on the tail.
+    /// The block does not link to the tail, or the tail does not link to it.
     #[error("block does not link to the tail (block={}, hash={}, head={head:?})", offered.number, offered.hash)]
     NotLinked {
         /// The newest block of the tail.

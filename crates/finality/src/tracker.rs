@@ -17,7 +17,7 @@ use crate::{
 /// What became of the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// This block stands on the head now.
+    /// This block is the head now.
     Extend(BlockRef),
     /// Everything above this block is gone.
     Rollback {
@@ -94,10 +94,10 @@ impl Tracker {
     }
 
     /// Whether a reorg of this many blocks may be believed. Ask before offering the block that makes
-    /// it: a shown reorg is followed.
+    /// it: an offered reorg is followed.
     ///
     /// # Errors
-    /// A reorg deeper than the setting, from an endpoint that is behind us or syncing.
+    /// A reorg deeper than the setting, from an endpoint that is at a lower height or syncing.
     pub fn allows_reorg(&self, depth: u64, endpoint: &Endpoint) -> Result<(), Refused> {
         let ours = self.head().map(|head| head.number);
         guard::check(depth, self.settings.reorg_blocks_max, ours, endpoint)

@@ -85,7 +85,7 @@ pub struct Payload {
 pub struct Block {
     /// Number, hash, parent and time.
     pub clock: BlockMeta,
-    /// Transactions in order: all of them where `tx_hashes` is kept, else those that logs name. Behind
+    /// Transactions in order: all of them where `tx_hashes` is kept, else those that logs name. After
     /// them the block itself, where it has logs of its own.
     pub txs: Vec<Tx>,
     /// Logs in order.

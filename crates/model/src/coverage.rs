@@ -180,7 +180,7 @@ impl Scope {
             });
             found.is_ok()
         };
-        // A filter may have tens of thousands of values at both places, and this is asked for every
+        // A filter may have tens of thousands of values at both places, and this is called for every
         // segment. So pairs are looked at only where neither half is held with anything: the entries
         // bound how many of those are held, and the first that is not ends it.
         let emitters = || wanted(&filter.emitters);

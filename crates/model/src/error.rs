@@ -1,6 +1,6 @@
 //! What a caller must do about an error.
 
-/// Eight kinds of error; each says what the caller does next.
+/// Eight kinds of error; each implies what the caller does next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorKind {
     /// A bad request or setting: fix it.
@@ -13,7 +13,7 @@ pub enum ErrorKind {
     Unavailable,
     /// A newer epoch owns this chain: stop writing, never retry.
     Fenced,
-    /// Sources contradict each other or published history: ask a human.
+    /// Sources contradict each other or published history: an operator decides.
     Disagreement,
     /// Stored bytes fail a check: restore or derive them again.
     Corrupt,

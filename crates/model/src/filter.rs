@@ -106,7 +106,7 @@ impl LogFilter {
     }
 
     /// Whether emitter and topics of the log are wanted. Blocks, limit and cursor are not looked
-    /// at. This is the definition; every index only narrows what it is asked about.
+    /// at. This is the definition; every index only narrows the candidates.
     #[must_use]
     pub fn matches(&self, log: &Log) -> bool {
         self.arity.admits(self.topics.len(), log.topic_count())

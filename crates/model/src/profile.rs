@@ -41,7 +41,7 @@ impl ChainProfile {
         receipts_cover_logs: false,
     };
 
-    /// What a stored proof says in this family. Stellar ledgers were once stored with logs at `receipts`,
+    /// What a stored proof means in this family. Stellar ledgers were once stored with logs at `receipts`,
     /// though nothing had been compared with their events: that reads as `linked`.
     #[must_use]
     pub fn reads(&self, proof: Proof) -> Proof {
@@ -66,7 +66,7 @@ impl ChainProfile {
     }
 
     /// Checks one block's shape: lengths, orders, and that every log names a known transaction.
-    /// `complete` says that all logs of the block are there.
+    /// `complete`: all logs of the block are there.
     ///
     /// # Errors
     /// The first fault found.

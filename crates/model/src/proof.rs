@@ -105,7 +105,7 @@ impl Proof {
         }
     }
 
-    /// The least that a demand for this level asks for.
+    /// The lowest proof that meets a demand for this level.
     #[must_use]
     pub const fn demanded(level: Verification) -> Self {
         match level {
@@ -187,7 +187,7 @@ impl Proof {
     }
 
     /// From one byte on disk. One level a block was written once, when neither a Portal's bloom nor a
-    /// header that could not be hashed was told apart: what is not beyond doubt is `claimed`.
+    /// header that could not be hashed was distinguished: what is not beyond doubt is `claimed`.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {

@@ -1,5 +1,5 @@
-//! Every stored object is a container: sections one after the other, then a trailer that says
-//! what lies where.
+//! Every stored object is a container: sections one after the other, then a trailer that
+//! lists where each section is.
 //!
 //! ```text
 //! magic (8) | data sections … | table sections … | trailer | footer
@@ -73,7 +73,7 @@ pub(crate) enum Section {
     Catalog = 17,
     /// Block hashes, 32 bytes each.
     BlockHashes = 18,
-    /// What a catalog knows of ranges besides.
+    /// The journal of ranges.
     Journal = 20,
     /// Compression dictionaries of a pack, and which of its frames need which.
     PackDictionaries = 19,
@@ -350,8 +350,8 @@ fn checked_trailer(tail: &[u8], tail_offset: u64) -> Decoded<(&[u8], u64)> {
     Ok((trailer, footer.trailer_start))
 }
 
-/// Which version wrote an object, and the oldest that can read it, from the object's end: all that may
-/// be asked of an object of the future.
+/// Which version wrote an object, and the oldest that can read it, from the object's end: all that can
+/// be read of an object of a newer version.
 pub(crate) fn versions(tail: &[u8], tail_offset: u64) -> Decoded<(u16, u16)> {
     let (trailer, _) = checked_trailer(tail, tail_offset)?;
     let mut reader = Reader::new(trailer);

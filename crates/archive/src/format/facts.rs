@@ -36,9 +36,9 @@ pub(crate) struct SegmentFacts {
     pub(crate) term_key: TermKey,
 }
 
-/// Set beside the datasets where the key of the terms stands at the end of the facts.
+/// Set beside the datasets where the key of the terms is stored at the end of the facts.
 const KEYED: u8 = 1 << 7;
-/// Set beside the datasets where the latest time, which is not the last one, stands after that.
+/// Set beside the datasets where the latest time, which is not the last one, is stored after that.
 const FALLING: u8 = 1 << 6;
 
 impl SegmentFacts {

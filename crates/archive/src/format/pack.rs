@@ -74,7 +74,7 @@ fn decode_frames(bytes: &[u8], section_len: u64) -> Decoded<Vec<PackFrame>> {
     Ok(frames)
 }
 
-/// Appends what the index says of a block.
+/// Appends the index entry of a block.
 pub(crate) fn encode_parts(payload: &Payload, index: &mut Vec<u8>) {
     let len = |part: Option<&Bytes>| part.map_or(0, |bytes| bytes.len() as u64 + 1);
     index.put_varint(len(payload.header.as_ref()));

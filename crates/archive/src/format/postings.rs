@@ -203,7 +203,7 @@ impl ListBuilder {
         self.push_paged(&ids);
     }
 
-    /// Appends the record, if one is needed, and says where the dictionary must point.
+    /// Appends the record, if one is needed, and returns where the dictionary must point.
     pub(crate) fn finish(&mut self, offset: u64, out: &mut Vec<u8>) -> Pointer {
         if let [one] = self.short.as_slice() {
             return Pointer::One(*one);

@@ -29,7 +29,7 @@ pub(crate) const FOLDERS: [&str; 5] = ["seg/", "bat/", "run/", "pack/", "cat/"];
 pub enum GcMode {
     /// Remove what has outlived the grace period.
     Remove,
-    /// Only say what is there.
+    /// Only report what is there.
     DryRun,
 }
 
@@ -143,7 +143,7 @@ impl Guardrails {
         all.map(|((name, value), limit)| (name, value, limit))
     }
 
-    /// Whether ingest, fills and merges may continue: all of them leave garbage behind.
+    /// Whether ingest, fills and merges may continue: all of them leave garbage.
     pub(crate) fn check(&self) -> Result<()> {
         for (guardrail, value, limit) in self.all() {
             let value = value.load(Ordering::Relaxed);

@@ -50,12 +50,12 @@ pub(crate) fn merged(segments: &[Arc<SegmentEntry>]) -> Vec<Arc<SegmentEntry>> {
 }
 
 /// The runs that hold exactly the hashes of the segments over their blocks, or of the merged ones among
-/// them, and hold blocks that are not among those shown before.
-pub(crate) async fn shown_by_runs(
+/// them, and hold blocks that are not among those covered before.
+pub(crate) async fn covering_runs(
     objects: &Objects,
     segments: &[Arc<SegmentEntry>],
     runs: &[Arc<RunEntry>],
-    mut shown: Vec<BlockRange>,
+    mut covered: Vec<BlockRange>,
 ) -> Result<Vec<Arc<RunEntry>>> {
     let mut taken = Vec::new();
     for run in runs {
@@ -67,7 +67,7 @@ pub(crate) async fn shown_by_runs(
             .iter()
             .filter_map(|range| range.intersect(&run.range))
             .collect();
-        let known = union(shown.iter().copied());
+        let known = union(covered.iter().copied());
         if minus(&wanted, &known).is_empty() {
             continue;
         }
@@ -81,10 +81,10 @@ pub(crate) async fn shown_by_runs(
         };
         match exact.await {
             Ok(true) => {
-                shown.push(run.range);
+                covered.push(run.range);
                 taken.push(run.clone());
             }
-            // A damaged one shows nothing.
+            // A damaged one covers nothing.
             Ok(false) | Err(Error::Corrupt { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -92,7 +92,7 @@ pub(crate) async fn shown_by_runs(
     Ok(taken)
 }
 
-/// Objects by whose fault a hash of these blocks would not be found: a run that lacks it, or a segment
+/// Objects because of which a hash of these blocks is not found: a run without it, or a segment
 /// without a run. What is damaged is passed over: it is found by reading it.
 pub(crate) async fn missing(
     objects: &Objects,
@@ -105,12 +105,12 @@ pub(crate) async fn missing(
     let inside = |entry: &Arc<SegmentEntry>| entry.facts.range.intersect(range).is_some();
     let all = &snapshot.segments;
     let segments: Vec<_> = merged(all);
-    let shown = shown_by_runs(objects, all, &runs, Vec::new()).await?;
-    let shown = union(shown.iter().map(|run| run.range));
+    let covered = covering_runs(objects, all, &runs, Vec::new()).await?;
+    let covered = union(covered.iter().map(|run| run.range));
     let mut found: Vec<DamagedObject> = Vec::new();
     for segment in segments.into_iter().filter(inside) {
         let wanted = segment.facts.range.intersect(range).into_iter();
-        for blocks in minus(&wanted.collect::<Vec<_>>(), &shown) {
+        for blocks in minus(&wanted.collect::<Vec<_>>(), &covered) {
             let missing = first_missing(objects, (all, &runs), (&segment, blocks)).await;
             let number = match missing {
                 Ok(Some(number)) => number,

@@ -117,7 +117,7 @@ impl Writer {
         copy_hashes(objects, &open, Part::BlockHashes, target, hash).await?;
         let root = Hash32(*root.finalize().as_bytes());
         let mut facts = join_facts(inputs, range, root);
-        // Inputs of older versions do not say it.
+        // Inputs of older versions do not have it.
         let latest = open.iter().map(|input| input.tables.blocks.latest_time());
         facts.latest_timestamp = latest.max().expect("merging nothing is refused above");
         let mut summary = Vec::new();
@@ -187,7 +187,7 @@ async fn copy_frames(
     Ok(table)
 }
 
-/// Copies a section of hashes from all inputs, block by block, and shows what it copies.
+/// Copies a section of hashes from all inputs, block by block, and passes what it copies to `seen`.
 async fn copy_hashes(
     objects: &Objects,
     inputs: &[Arc<OpenSegment>],
@@ -366,7 +366,7 @@ fn join_stretches(inputs: &[Arc<OpenSegment>]) -> (Vec<Stretch>, Vec<bytes::Byte
             let mut stretch = placed.stretch;
             let own = stretch.dictionary.checked_sub(1).map(|at| {
                 let own = input.tables.dictionaries.get(at as usize);
-                own.expect("a segment that lacks a dictionary does not open")
+                own.expect("a segment without one of its dictionaries does not open")
             });
             stretch.dictionary = match own {
                 None => 0,

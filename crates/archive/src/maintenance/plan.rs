@@ -118,7 +118,7 @@ impl Plan<'_> {
 
     /// Whether an object may be touched. What is complete stays as it is, and what failed waits for
     /// an operator. A damaged object in a range that is brought to its end is no longer passed over:
-    /// the range fails by it, and says so.
+    /// the range fails because of it.
     fn may_touch(&self, name: &str, blocks: &BlockRange) -> bool {
         match self.status(blocks.start).filter(|one| one.closed) {
             Some(status) => status.in_transition(),

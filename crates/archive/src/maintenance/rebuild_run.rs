@@ -30,7 +30,7 @@ struct Gathered {
 
 impl Writer {
     /// Makes runs of blocks whose hashes no run holds, one range after the other; returns how many were
-    /// made. A range whose segments are damaged is passed over: lookups by hash say so.
+    /// made. A range whose segments are damaged is passed over: lookups by hash report it.
     pub(crate) async fn derive_runs(&self, ranges: &[BlockRange]) -> Result<usize> {
         let _no_merges = self.maintenance.lock().await;
         let snapshot = self.publisher.settled().await?;
@@ -173,15 +173,15 @@ fn groups<'a>(
     blocks: &BlockRange,
 ) -> Vec<Vec<&'a Arc<SegmentEntry>>> {
     let mut groups: Vec<Vec<&Arc<SegmentEntry>>> = Vec::new();
-    let mut behind = 0;
+    let mut end = 0;
     let inside = |entry: &&Arc<SegmentEntry>| entry.facts.range.intersect(blocks).is_some();
     for entry in segments.iter().filter(inside) {
         let range = entry.facts.range;
-        match groups.last_mut().filter(|_| range.start < behind) {
+        match groups.last_mut().filter(|_| range.start < end) {
             Some(group) => group.push(entry),
             None => groups.push(vec![entry]),
         }
-        behind = behind.max(range.end);
+        end = end.max(range.end);
     }
     groups
 }

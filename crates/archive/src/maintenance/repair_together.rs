@@ -1,7 +1,7 @@
 //! Payload and segments together: a digest is over both, so neither changes without the other.
 //!
 //! A segment that is rebuilt alone keeps the payload that its packs hold: its digests are over that,
-//! and its levels say no more of it than was said before. Where the content itself changes, segments and
+//! and its levels claim no more of it than before. Where the content itself changes, segments and
 //! packs of a range are replaced in one edit, and what reaches beyond the range is kept as it is.
 
 use std::sync::Arc;
@@ -206,8 +206,8 @@ impl Fill {
 /// What a range holds before and after another one that it meets.
 fn outside(range: BlockRange, other: BlockRange) -> impl Iterator<Item = BlockRange> {
     let before = BlockRange::new(range.start, other.start.max(range.start));
-    let behind = BlockRange::new(other.end.min(range.end), range.end);
-    let parts = [before, behind].into_iter();
+    let after = BlockRange::new(other.end.min(range.end), range.end);
+    let parts = [before, after].into_iter();
     parts.filter(|part| !part.is_empty())
 }
 

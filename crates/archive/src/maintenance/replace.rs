@@ -86,7 +86,7 @@ impl Fill {
     }
 
     /// Compares blocks with those of an archived segment, by digest. Where a segment cannot be read, its
-    /// content root in the catalog tells whether all of it is the same.
+    /// content root in the catalog shows whether all of it is the same.
     async fn compare(&self, old: &SegmentEntry, range: BlockRange) -> Result<Compared> {
         let objects = &self.writer.view.objects;
         let opened = match objects.open(&old.object).await {

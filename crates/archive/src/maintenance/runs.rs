@@ -1,4 +1,4 @@
-//! Runs: tables from hash to block over many segments, so that a lookup asks few of them.
+//! Runs: tables from hash to block over many segments, so that a lookup reads few of them.
 
 use std::sync::Arc;
 

@@ -50,7 +50,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes down why the transition of a range cannot continue. Everything else does. An object that was
+    /// Records why the transition of a range cannot continue. Everything else does. An object that was
     /// named and is replaced by now is no reason.
     pub(crate) async fn fail_range(
         &self,

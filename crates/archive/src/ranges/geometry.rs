@@ -145,11 +145,11 @@ impl FailedPhase {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RangeFailure {
     pub phase: FailedPhase,
-    /// Which object is damaged or lacks something.
+    /// The object that is damaged or incomplete.
     pub object: String,
     /// In words.
     pub cause: String,
-    /// When, in seconds since 1970, as the caller said; none where the caller did not.
+    /// When, in seconds since 1970, as the caller reported; none where it is unknown.
     pub at: Option<u64>,
 }
 

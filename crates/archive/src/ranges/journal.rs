@@ -1,4 +1,4 @@
-//! The journal of ranges: what the catalog cannot tell. When a range began and was complete, what its
+//! The journal of ranges: what does not follow from the catalog. When a range began and was complete, what its
 //! verification found, why it failed. Everything else follows from what is named.
 //!
 //! ```text
@@ -33,7 +33,7 @@ pub(crate) struct Verified {
     pub(crate) keys: u64,
 }
 
-/// What is written down of one range.
+/// What is recorded of one range.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct RangeRecord {
     pub(crate) created_at: Option<u64>,
@@ -74,7 +74,7 @@ pub(crate) enum Entry {
 }
 
 impl Journal {
-    /// Writes an entry down. What it is about may be gone: then it means nothing.
+    /// Records an entry. Without the object that it is about it has no effect.
     pub(crate) fn apply(&mut self, entry: &Entry, segments: &mut [Arc<SegmentEntry>]) {
         match entry {
             Entry::Counted { segment, keys } => {

@@ -122,7 +122,7 @@ pub(crate) async fn keys_of(
     Some(keys)
 }
 
-/// The segments to ask for the transactions of the blocks that are archived: of each block one that
+/// The segments to read for the transactions of the blocks that are archived: of each block one that
 /// lists all of them, where there is such. None where some block is in no segment: a count of the
 /// others would pass for the whole.
 fn pieces(snapshot: &Snapshot, blocks: BlockRange) -> Option<Vec<Piece>> {

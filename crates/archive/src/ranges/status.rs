@@ -21,11 +21,11 @@ pub(crate) struct RangeStatus {
     /// The blocks of the range, without those below the first block of the archive.
     pub(crate) span: BlockRange,
     pub(crate) blocks: u64,
-    /// Behind the last block up to which none is missing.
+    /// The block after the last one up to which none is missing.
     pub(crate) prefix_end: u64,
-    /// No block is missing, and no payload that its segments say is kept.
+    /// No block is missing, and no payload that its segments keep.
     pub(crate) closed: bool,
-    /// The journal says that its one run was verified.
+    /// The journal records its one run as verified.
     pub(crate) verified: bool,
     pub(crate) failed: bool,
     /// Segments, packs and runs are in their last form.
@@ -92,7 +92,7 @@ impl RangeStatus {
             () if !self.verified => TxHashPhase::VerifyingIndex,
             () => TxHashPhase::Complete,
         };
-        // A range that was verified stays as it is, whatever the settings say by now.
+        // A range that was verified stays as it is, whatever the settings are now.
         let done = self.txhash == TxHashPhase::Complete;
         self.ledger = match done || !(self.loose || self.tables) {
             true => LedgerPhase::Immutable,
@@ -139,7 +139,7 @@ pub(crate) fn range_statuses(
                 && covering.last.as_deref() == Some(&verified.run)
                 && verified.blocks.covers(&status.span)
         });
-        // Packs of a range that was verified stay as they are, whatever the settings say by now.
+        // Packs of a range that was verified stay as they are, whatever the settings are now.
         if status.closed && !status.verified {
             status.loose |= has_loose_packs(status.span, state, catalog, settings);
         }

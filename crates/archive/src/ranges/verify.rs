@@ -20,11 +20,11 @@ use crate::state::snapshot::Snapshot;
 use crate::write::writer::Writer;
 
 impl Writer {
-    /// Looks up every hash of these blocks in a run, and compares how many there are with what the
-    /// catalog says. Returns how many transactions these are.
+    /// Looks up every hash of these blocks in a run, and compares how many there are with the counts
+    /// in the catalog. Returns how many transactions these are.
     ///
     /// # Errors
-    /// `Corrupt`, with the object that lacks something or is damaged; `Store`.
+    /// `Corrupt`, with the object that is incomplete or damaged; `Store`.
     pub(crate) async fn verify_range(
         &self,
         snapshot: &Snapshot,
@@ -76,7 +76,7 @@ impl Writer {
     }
 }
 
-/// Counts the transactions of a segment and compares with what the catalog says of it.
+/// Counts the transactions of a segment and compares with the counts in the catalog.
 async fn recount(
     objects: &Objects,
     entry: &SegmentEntry,

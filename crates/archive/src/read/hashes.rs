@@ -143,7 +143,7 @@ async fn in_table(
     let pages = objects
         .table_pages(identity, Part::TableHashPage, offset, &[place])
         .await?;
-    let page = pages.first().expect("as many pages as were asked for");
+    let page = pages.first().expect("as many pages as were requested");
     let found = table
         .find(key, page)
         .map_err(|damage| Error::damaged(&identity.name, damage))?;

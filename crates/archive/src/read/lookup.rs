@@ -12,7 +12,7 @@ use crate::state::snapshot::{Need, Snapshot};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeSide {
     /// The last block before the chain's clock passes the time. The clock of a chain at a block is the
-    /// latest time of that block and all before it: where times fall now and then, it stands still
+    /// latest time of that block and all before it: where times fall now and then, it does not move
     /// meanwhile, so that an answer once known stays.
     AtOrBefore,
     /// The first block not before the time.
@@ -101,7 +101,7 @@ pub(crate) async fn content_root(
 }
 
 /// The block at a time, on a chain that begins with the block `first`. It is an answer only when the block across the time is covered too: the
-/// newest block before a gap says nothing about what comes after it. That no block of a gap is later than those
+/// newest block before a gap proves nothing about what comes after it. That no block of a gap is later than those
 /// after it is assumed.
 pub(crate) async fn number_at(
     objects: &Objects,
@@ -134,7 +134,7 @@ pub(crate) async fn number_at(
     let found = found.ok_or_else(|| missing(&segment, piece.range.end - 1))?;
     let number = segment.tables.number(found.place);
     if number == run.range.start && number > first {
-        // What is asked for is this block or one of the gap before it.
+        // The wanted block is this one or one of the gap before it.
         return Err(Error::NotCovered {
             missing: BlockRange::new(before.map_or(first, |run| run.range.end), number),
             covered: run.range,

@@ -238,7 +238,7 @@ impl fmt::Display for TermIds<'_> {
                 None => ("emitter".to_owned(), Field::Emitter),
                 Some(at) => (format!("topic{at}"), Field::Topic(at)),
             };
-            // Not as segments have it: what traces show must not tell of the key.
+            // Not as segments have it: traces must not reveal anything about the key.
             let term = values.first();
             let term = term.map_or(0, |value| Term::new(TermKey::NONE, term_field, value).0);
             write!(f, "[{name} {term:09x} of {}]", values.len())?;

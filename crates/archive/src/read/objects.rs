@@ -87,7 +87,7 @@ pub(crate) struct Objects {
     pub(crate) meters: Meters,
     blobs: Arc<dyn BlobStore>,
     cache: Cache,
-    /// Tells this archive's objects from those of others that share the cache.
+    /// Distinguishes this archive's objects from those of others that share the cache.
     seed: u64,
 }
 
@@ -133,7 +133,7 @@ impl Objects {
             })))
         });
         match opened.await? {
-            // Names are random enough never to share an id; if two did, this would tell.
+            // Names are random enough never to share an id; if two did, this would detect it.
             Value::Segment(segment) if segment.identity.name == object.name => Ok(segment),
             _ => Err(taken(object)),
         }

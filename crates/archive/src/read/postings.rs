@@ -102,9 +102,9 @@ impl Objects {
             Pointer::One(id) => Some(Arc::new(Postings::Short(vec![id]))),
             Pointer::Record(offset) => {
                 let at = offsets.binary_search(&offset);
-                let at = at.expect("every record that is pointed at was asked for");
+                let at = at.expect("every record that is pointed at was requested");
                 let record = records.get(at).cloned();
-                Some(record.expect("as many lists as were asked for"))
+                Some(record.expect("as many lists as were requested"))
             }
         };
         Ok(pointers.into_iter().map(resolve).collect())
@@ -164,7 +164,7 @@ impl Objects {
         let decode = |slot: usize, bytes: Bytes| {
             places
                 .get(slot)
-                .ok_or(Damage("page not asked for"))?
+                .ok_or(Damage("page not requested"))?
                 .verify(&bytes)?;
             Ok(Value::own(&bytes))
         };
@@ -276,7 +276,7 @@ impl Objects {
             })
             .collect();
         let decode = |slot: usize, bytes: Bytes| {
-            let place = places.get(slot).ok_or(Damage("page not asked for"))?;
+            let place = places.get(slot).ok_or(Damage("page not requested"))?;
             for (at, block) in bytes.chunks(unit as usize).enumerate() {
                 section.verify(place.start / unit + at as u64, block)?;
             }

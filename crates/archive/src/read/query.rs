@@ -272,7 +272,7 @@ impl Run<'_> {
         Ok(false)
     }
 
-    /// Whether only one block is left behind the cursor: that is always answered, whatever it holds.
+    /// Whether only one block is left after the cursor: that is always answered, whatever it holds.
     fn is_one_block(&self) -> bool {
         self.rest.len() == 1
     }
@@ -287,7 +287,7 @@ impl Run<'_> {
         let mut rest = ids;
         while !rest.is_empty() {
             let wanted = self.limit.saturating_add(1).saturating_sub(self.logs.len());
-            // One candidate more than the budget allows tells in which block it ran out.
+            // One candidate more than the budget allows shows in which block it ran out.
             let budget = self
                 .limits
                 .candidates_max
@@ -341,7 +341,7 @@ impl Run<'_> {
     ) -> Result<bool> {
         let candidates = self.cost.candidates + ids.len() as u64;
         if candidates > self.limits.candidates_max {
-            // Where exactly the budget ends, only reading in order tells.
+            // Only reading in order shows where exactly the budget ends.
             return self.take(segment, ids, hashes).await;
         }
         self.cost.candidates = candidates;

@@ -108,7 +108,7 @@ impl Objects {
         let blocks = blocks_of(tables, ids).map_err(damaged)?;
         let mut numbers: Vec<u32> = groups.iter().map(|group| group.frame).collect();
         numbers.sort_unstable();
-        // The tables tell where each frame's transactions begin and which block a row is of, so
+        // The tables show where each frame's transactions begin and which block a row is of, so
         // hashes can be requested before the frame is unpacked.
         let guess = |group: &FrameGroup<'_>| {
             let first = tables
@@ -231,7 +231,7 @@ impl Objects {
         entry: &BlockEntry,
     ) -> Result<Bytes> {
         if entry.txs == 0 {
-            // To read nothing, a store far away is asked all the same, once a block.
+            // A read of no bytes would still be a request to the store, once a block.
             return Ok(Bytes::new());
         }
         let section = &segment.tables.tx_hashes;
@@ -262,7 +262,7 @@ impl Objects {
             .load(&segment.identity, Part::TxList, &[want], decode)
             .await?;
         let mut found = all_of(&segment.identity, values, into_bytes)?;
-        Ok(found.pop().expect("one part was asked for"))
+        Ok(found.pop().expect("one part was requested"))
     }
 
     /// The digest of a block.

@@ -1,5 +1,5 @@
 //! The runs of a snapshot, ready to be looked into: what is in memory is found without going through
-//! the cache, which is asked only now and then, so that it knows what is used.
+//! the cache, which is read only now and then, so that it knows what is used.
 
 use std::sync::{Arc, Weak};
 

@@ -43,7 +43,7 @@ impl<'a> BlockHashes<'a> {
     pub(crate) async fn show(
         &mut self,
         number: u64,
-        shown: &mut (impl FnMut(&Hash32) + Send),
+        seen: &mut (impl FnMut(&Hash32) + Send),
     ) -> Result<Hash32> {
         let tables = &self.segment.tables;
         let name = &self.segment.identity.name;
@@ -55,7 +55,7 @@ impl<'a> BlockHashes<'a> {
         let count = listed.map_or(0, |entry| u64::from(entry.txs));
         for ordinal in first..first + count {
             let hash = self.txs.get(ordinal, tables.tx_hashes.len).await?;
-            shown(&hash.ok_or_else(lost)?);
+            seen(&hash.ok_or_else(lost)?);
         }
         let own = match &tables.listed_hashes {
             Some(listed) => listed_hash(listed, place),
@@ -65,7 +65,7 @@ impl<'a> BlockHashes<'a> {
             }
         };
         let own = own.ok_or_else(lost)?;
-        shown(&own);
+        seen(&own);
         Ok(own)
     }
 }

@@ -6,7 +6,7 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet, LogFilter, Scope};
 
 use super::catalog::{PackContent, PackEntry, SegmentEntry};
 
-/// Datasets that a segment says are kept, and that packs hold.
+/// Datasets that a segment lists as kept, and that packs hold.
 pub(crate) const PACKED: [Dataset; 3] = [Dataset::Headers, Dataset::Transactions, Dataset::Payload];
 
 /// The blocks of all these ranges, in order and put together where they touch.
@@ -79,7 +79,7 @@ impl<'a> BodiesOf<'a> {
     }
 }
 
-/// Blocks whose segments say that something is kept which no pack holds.
+/// Blocks whose segments list something as kept that no pack holds.
 pub(crate) fn without_packs<'a>(
     segments: &[&Arc<SegmentEntry>],
     packs: impl Iterator<Item = &'a Arc<PackEntry>> + Clone,

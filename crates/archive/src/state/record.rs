@@ -36,14 +36,14 @@ pub struct Halt {
     /// The hash that was offered instead.
     pub offered: Option<Hash32>,
     pub source: String,
-    /// When, in seconds since 1970, as the caller said.
+    /// When, in seconds since 1970, as the caller reported.
     pub at: u64,
 }
 
 /// What an operator did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditEntry {
-    /// When, in seconds since 1970, as the caller said.
+    /// When, in seconds since 1970, as the caller reported.
     pub at: u64,
     /// In words.
     pub act: String,

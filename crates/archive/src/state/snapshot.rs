@@ -64,7 +64,7 @@ pub(crate) struct Piece {
     pub(crate) range: BlockRange,
 }
 
-/// Covered blocks up to the next gap, and the segments to ask for their times.
+/// Covered blocks up to the next gap, and the segments to read their times from.
 #[derive(Debug)]
 pub(crate) struct ClockRun {
     pub(crate) range: BlockRange,
@@ -134,7 +134,7 @@ impl Snapshot {
         prefix
     }
 
-    /// All covered blocks, and the segments to ask for their times. Made once: a lookup by time
+    /// All covered blocks, and the segments to read their times from. Made once: a lookup by time
     /// takes less than a microsecond, and going through all segments takes longer.
     pub(crate) fn clock_runs(&self) -> &[ClockRun] {
         self.clock_runs.get_or_init(|| {
@@ -195,7 +195,7 @@ impl Snapshot {
     /// The pieces that hold every block of the range with what is needed, in order.
     ///
     /// # Errors
-    /// `NotCovered` where any block is missing: a shorter answer would be a lie.
+    /// `NotCovered` where any block is missing: a shorter answer would be wrong.
     pub(crate) fn select(&self, range: &BlockRange, need: &Need<'_>) -> Result<Vec<Piece>> {
         self.select_by(range, need, |at| self.best_at(at, need))
     }
@@ -259,7 +259,7 @@ impl Snapshot {
         holding.max_by_key(|entry| entry.facts.range.end)
     }
 
-    /// The least that segments say of a block that meet the need.
+    /// The lowest proof of a block in the segments that meet the need.
     pub(crate) fn proof_of(&self, number: u64, need: &Need<'_>) -> Option<Proof> {
         let holding = self.holding(number).filter(|entry| need.met_by(entry));
         let block = BlockRange::one(number);
@@ -424,7 +424,7 @@ fn merged_without_run(segments: &[Arc<SegmentEntry>], catalog: &Catalog) -> Opti
 }
 
 /// The archived blocks of the first range that failed while its hashes were put into a run or looked
-/// up there: a hash that is not found may be one that the run lacks.
+/// up there: a hash that is not found may be missing from the run.
 fn failed_range(segments: &[Arc<SegmentEntry>], catalog: &Catalog) -> Option<BlockRange> {
     let geometry = catalog.journal.geometry?;
     let on_hashes = |failure: &RangeFailure| failure.phase != FailedPhase::Merging;

@@ -24,7 +24,7 @@ const ROUNDS_MAX: usize = 16;
 const STEP_BYTES: u64 = 8 << 20;
 const CACHE_BYTES: u64 = 1 << 20;
 
-/// Where an archive lies.
+/// Where an archive is stored.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub meta: Arc<dyn MetaStore>,
@@ -64,7 +64,7 @@ pub struct Copied {
 ///
 /// # Errors
 /// `Corrupt` where something of the archive is damaged: the copy is as it was before. `Invalid` where
-/// there is no archive, or it is of another chain, or something else or a newer copy lies in its place.
+/// there is no archive, or it is of another chain, or the target holds something else or a newer copy.
 /// `Store`.
 pub async fn copy_archive(
     from: &Place,
@@ -88,7 +88,7 @@ pub async fn copy_archive(
         match copy_objects(&source, &target, &found, progress).await {
             Ok(copied) => {
                 write_state(to, found.bytes).await?;
-                // Without a state there is no telling what else lies there: a lost archive, perhaps.
+                // Without a state it is unknown what else is there: perhaps an archive that lost its state.
                 if older {
                     remove_unnamed(&target).await?;
                 }
@@ -106,9 +106,8 @@ pub async fn copy_archive(
     Err(failure)
 }
 
-/// Only an older copy of the same archive may be there: whoever names a restored archive, or an old one,
-/// must not lose the newer copy by it.
-/// Says whether there is one.
+/// Refuses to overwrite all but an older copy of the same archive: a copy of a restored or old archive
+/// must not replace a newer copy. Returns whether there is one.
 async fn check_target(to: &Place, from: &State) -> Result<bool> {
     let found = to.meta.load().await;
     let Some(found) = found.map_err(Error::store("load the state of the copy"))? else {

@@ -1,7 +1,7 @@
 //! Inspecting: every unit of every object that the state names, read past the cache and checked.
 //!
 //! A query checks what it reads and no more. This reads everything, so that damage is found before
-//! somebody needs what is damaged.
+//! a query needs what is damaged.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

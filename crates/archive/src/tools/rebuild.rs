@@ -1,4 +1,4 @@
-//! Rebuilding a lost state from what the objects say of themselves.
+//! Rebuilding a lost state from the summaries in the objects.
 //!
 //! Every segment's summary names its blocks, its first parent and its last hash. From an anchor, a
 //! block that is known to be right, the chain of segments is followed backwards by these links. Further
@@ -56,12 +56,12 @@ pub struct RebuildReport {
     pub runs_and_packs: (usize, usize),
     /// How many of the runs were rebuilt from the segments, since none held exactly their hashes.
     pub runs_made: usize,
-    /// Merged segments whose hashes no run holds: lookups by hash say so until they are derived
+    /// Merged segments whose hashes no run holds: lookups by hash report it until they are derived
     /// again.
     pub without_hashes: Option<BlockRange>,
     /// The kept version of the state that was the start.
     pub kept_version: Option<u64>,
-    /// Newer kept versions that could not be used, and why. What they alone said is lost: what
+    /// Newer kept versions that could not be used, and why. What only they recorded is lost: what
     /// operators did, how ranges were counted.
     pub unusable_versions: Vec<(u64, String)>,
     /// Whether the archive is halted: something is open, or it was halted before the state was lost.
@@ -94,7 +94,7 @@ pub struct Island {
 }
 
 /// Makes a new state for a directory or bucket whose state is lost. The anchor is the newest block
-/// that is known to be right; `confirm` says of others whether they are. Refuses where a state exists.
+/// that is known to be right; `confirm` decides whether others are. Refuses where a state exists.
 ///
 /// # Errors
 /// `Invalid` where there is a state, or nothing ends with the anchor; `Store`; what `confirm` gives.
@@ -154,7 +154,7 @@ pub async fn rebuild_state(
 }
 
 /// Blocks that segments end with, the newest first: where a rebuild can begin. Which of them is right
-/// is for others to say.
+/// the caller decides.
 ///
 /// # Errors
 /// `Store`.
@@ -299,7 +299,7 @@ async fn publish(
     state.catalog = Some(catalog);
     state.nonce = nonce;
     state.instance = String::new();
-    // A halt that the archive had says what an operator must look at first.
+    // An earlier halt names what an operator must look at first.
     if report.is_open() && state.halt.is_none() {
         state.halt = Some(Halt {
             reason: format!(

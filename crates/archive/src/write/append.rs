@@ -342,7 +342,7 @@ impl Writer {
         Ok(None)
     }
 
-    /// A finalized block was replaced: halts the archive for good, then says so.
+    /// A finalized block was replaced: halts the archive, then returns the error.
     async fn violated(
         &self,
         archived: BlockRef,
@@ -442,7 +442,7 @@ impl Writer {
     }
 
     /// Seals what is unsealed as it is. Needed before blocks of which something else is kept can
-    /// follow: a segment says one thing about all of its blocks.
+    /// follow: a segment keeps the same of all of its blocks.
     async fn seal_unsealed(&self, appender: &mut Appender, snapshot: &Snapshot) -> Result<()> {
         appender.forget();
         let mut edit = Edit {

@@ -66,7 +66,7 @@ pub(crate) fn prepare(block: &mut Arc<Block>, kept: &Kept, profile: &ChainProfil
     check(block, kept, profile)
 }
 
-/// Whether [`normalise`] could change a block; it changes none of which this says no.
+/// Whether [`normalise`] could change a block; it changes none for which this is false.
 fn may_drop(block: &Block, kept: &Kept) -> bool {
     let drops = |dataset: Dataset, there: bool| there && !kept.datasets.contains(dataset);
     let payload = &block.payload;

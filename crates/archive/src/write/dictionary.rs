@@ -72,7 +72,7 @@ impl Learner {
         self.least_bytes
     }
 
-    /// What to pack the next frames with, of this many bytes. `begun` says that the pack has a
+    /// What to pack the next frames with, of this many bytes. `begun`: the pack has a
     /// dictionary already, `sample` appends a frame.
     pub(crate) fn learnt(
         &mut self,

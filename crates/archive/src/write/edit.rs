@@ -30,7 +30,7 @@ pub(crate) struct Edit {
     pub(crate) kept: Option<Kept>,
     pub(crate) halt: HaltChange,
     pub(crate) audit: Option<AuditEntry>,
-    /// What is to be written down of ranges.
+    /// What is to be recorded of ranges.
     pub(crate) journal: Vec<Entry>,
     /// When, in seconds since 1970; 0 where it is unknown.
     pub(crate) now: u64,
@@ -70,7 +70,7 @@ impl Edit {
         self.uploads.push(uploading);
     }
 
-    /// Applies the edit. Says whether the catalog changed, or none where its inputs are gone.
+    /// Applies the edit. Returns whether the catalog changed; none where its inputs are gone.
     pub(crate) fn apply(&self, state: &mut State, catalog: &mut Catalog) -> Option<bool> {
         let head = state.live.map(|live| live.head);
         match self.expected_head {

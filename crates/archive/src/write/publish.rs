@@ -90,7 +90,7 @@ impl Publisher {
         self.random.lock().next_u64()
     }
 
-    /// Grows with every object that is begun, abandoned or named: while it stands still, nothing that
+    /// Grows with every object that is begun, abandoned or named: while it does not change, nothing that
     /// this writer does makes garbage.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)

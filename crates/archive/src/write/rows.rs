@@ -144,7 +144,7 @@ impl Rows {
         self.term_ends.iter_mut().for_each(|end| *end -= terms);
     }
 
-    /// Gives back what a larger segment has left behind.
+    /// Frees memory that a larger segment needed.
     pub(crate) fn shrink(&mut self) {
         shrink(&mut self.blocks);
         shrink(&mut self.txs);

@@ -42,7 +42,7 @@ pub(crate) struct Writer {
     pub(crate) guardrails: Guardrails,
     /// Objects that maintenance found damaged and passes over.
     pub(crate) damaged: Mutex<HashSet<String>>,
-    /// Ranges that are verified just now.
+    /// Ranges that are being verified.
     pub(crate) verifying: Mutex<HashSet<u64>>,
 }
 
@@ -69,7 +69,7 @@ impl Writer {
             None => load_state(&*view.meta, &**view.objects.blobs()).await?,
         };
         if let Some(found) = &found {
-            // Refused before anybody is fenced. What cannot be read now is read again below: it may
+            // Refused before another writer is fenced. What cannot be read now is read again below: it may
             // be what another writer has just replaced.
             if let Ok(snapshot) = view.take(found.clone()).await {
                 check_ranges(&snapshot, &settings)?;
@@ -100,7 +100,7 @@ impl Writer {
         })
     }
 
-    /// Who knows no dictionary yet.
+    /// A learner without a dictionary.
     pub(crate) fn learner(&self) -> Learner {
         Learner::new(self.settings.seal.pack_dictionary_bytes)
     }

@@ -19,8 +19,8 @@ use crate::read::objects::Objects;
 use crate::state::catalog::SegmentEntry;
 use crate::state::coverage::{minus, union};
 
-/// Ends of segments that are asked about, the newest first, before the others are left undecided.
-const ASKED_MAX: usize = 1000;
+/// Ends of segments that are confirmed by the caller, the newest first; the others are left undecided.
+const CONFIRMED_MAX: usize = 1000;
 
 /// Segments that are used, and what they cover.
 pub(super) struct Used {
@@ -77,7 +77,7 @@ impl Used {
         !held.is_some_and(|(_, _, blocks)| is_inside(facts.range, blocks))
     }
 
-    /// What the used segments say of a block: whether it is theirs. None where they do not hold it.
+    /// Whether a block is that of the used segments; none where they do not hold its number.
     pub(super) async fn holds(&self, objects: &Objects, block: BlockRef) -> Result<Option<bool>> {
         let mut found = None;
         for entry in &self.segments {
@@ -94,7 +94,7 @@ impl Used {
             };
             match clock.await {
                 Ok(clock) => found = clock.map(|clock| clock.hash == block.hash),
-                // Another segment may tell.
+                // Another segment may hold it.
                 Err(Error::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -105,8 +105,8 @@ impl Used {
 
 /// Whether a range lies in one of these, which are in order and apart.
 fn is_inside(range: BlockRange, blocks: &[BlockRange]) -> bool {
-    let behind = blocks.partition_point(|block| block.start <= range.start);
-    let before = behind.checked_sub(1).and_then(|at| blocks.get(at));
+    let after = blocks.partition_point(|block| block.start <= range.start);
+    let before = after.checked_sub(1).and_then(|at| blocks.get(at));
     before.is_some_and(|block| block.covers(&range))
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn take_islands(
     profile: &ChainProfile,
     confirm: &impl AsyncFn(BlockRef) -> Result<bool>,
 ) -> Result<()> {
-    let mut asked: HashMap<BlockRef, bool> = HashMap::new();
+    let mut known_ends: HashMap<BlockRef, bool> = HashMap::new();
     loop {
         let below = found
             .iter()
@@ -128,15 +128,15 @@ pub(super) async fn take_islands(
         more.sort_by_key(|found| (Reverse(found.end().number), found.end().hash));
         let mut confirmed = None;
         for end in more.iter().map(|found| found.end()) {
-            let is_theirs = match asked.get(&end) {
+            let is_theirs = match known_ends.get(&end) {
                 Some(&known) => known,
                 None => match used.holds(objects, end).await? {
                     Some(holds) => holds,
-                    None if asked.len() >= ASKED_MAX => false,
+                    None if known_ends.len() >= CONFIRMED_MAX => false,
                     None => confirm(end).await?,
                 },
             };
-            asked.insert(end, is_theirs);
+            known_ends.insert(end, is_theirs);
             if is_theirs {
                 confirmed = Some(end);
                 break;

@@ -1,8 +1,8 @@
 //! Kept versions of the state: where one of them still fits, a rebuild starts from it.
 //!
-//! Objects do not tell everything: which halts there were, what operators did, how ranges were
+//! Objects do not record everything: which halts there were, what operators did, how ranges were
 //! counted. A kept version does. It is used only where its newest block is the anchor, so that no
-//! confirmed block is left behind, and where everything that it names is there.
+//! confirmed block is left out, and where everything that it names is there.
 
 use chronolith_model::BlockRef;
 use chronolith_store::{MetaStore, Version};
@@ -22,7 +22,7 @@ pub(super) struct Kept {
     pub(super) base: Option<Snapshot>,
     /// Versions newer than that which cannot be used, and why.
     pub(super) unusable: Vec<(u64, String)>,
-    /// The halt of the newest version that says whether there is one: it is not lost with that version.
+    /// The halt of the newest version that can be read: it is not lost with that version.
     pub(super) halt: Option<Halt>,
 }
 

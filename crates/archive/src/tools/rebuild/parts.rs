@@ -1,8 +1,8 @@
 //! Runs and packs of the segments that are used.
 //!
-//! Runs are taken if they hold the hashes of their segments, and that is shown by reading both. The
+//! Runs are taken if they hold the hashes of their segments, which is checked by reading both. The
 //! range that a run names proves nothing: after a change of what is kept, runs over the same blocks lie
-//! side by side, and one of them lacks hashes that the others hold.
+//! side by side, and one of them misses hashes that the others hold.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use chronolith_model::BlockRange;
 use super::chain::Used;
 use super::scan::FoundPart;
 use crate::error::{Error, Result};
-use crate::maintenance::hash_check::{first_missing, merged, shown_by_runs};
+use crate::maintenance::hash_check::{covering_runs, first_missing, merged};
 use crate::read::objects::Objects;
 use crate::state::catalog::{PackContent, PackEntry, RunEntry};
 use crate::state::coverage::{minus, union};
@@ -40,8 +40,8 @@ pub(super) async fn runs_of(
     }
     // Few long runs are better than many short ones.
     fitting.sort_by_key(|run| (Reverse(run.range.len()), run.range.start));
-    let shown = known.iter().map(|run| run.range).collect();
-    let taken = shown_by_runs(objects, &used.segments, &fitting, shown).await?;
+    let covered = known.iter().map(|run| run.range).collect();
+    let taken = covering_runs(objects, &used.segments, &fitting, covered).await?;
     let mut taken: Vec<_> = known.iter().cloned().chain(taken).collect();
     let held = union(taken.iter().map(|run| run.range));
     fitting.retain(|run| !minus(&[run.range], &held).is_empty());
@@ -50,7 +50,7 @@ pub(super) async fn runs_of(
 }
 
 /// Runs that hold the hashes of merged segments together: more than is needed is never wrong, since the
-/// segment decides what a hash leads to. Where they lack one none of them is taken, so that the segment
+/// segment decides what a hash leads to. Where one is missing none of them is taken, so that the segment
 /// counts as one without a run.
 async fn overlapping(
     objects: &Objects,
@@ -143,7 +143,7 @@ async fn ends_in(objects: &Objects, part: &FoundPart, used: &Used) -> Result<boo
     };
     let hash = part.last_hash;
     let found = used.holds(objects, chronolith_model::BlockRef { number, hash });
-    // Where nothing tells whether it belongs, it is listed as undecided.
+    // Where this is unknown, it is listed as undecided.
     Ok(found.await? == Some(true))
 }
 

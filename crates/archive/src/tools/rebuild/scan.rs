@@ -1,4 +1,4 @@
-//! What objects say of themselves: the summaries of everything in a store.
+//! The summaries of all objects in a store.
 
 use bytes::Bytes;
 use chronolith_model::{BlockRange, BlockRef, Hash32};
@@ -74,7 +74,7 @@ pub(super) async fn segments(
     scan(blobs, &["seg/", "bat/"], damaged, read_segment).await
 }
 
-/// Reads what every object of these folders says of itself.
+/// Reads the summary of every object of these folders.
 async fn scan<T>(
     blobs: &dyn BlobStore,
     folders: &[&str],
