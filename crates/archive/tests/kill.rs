@@ -124,7 +124,7 @@ async fn writer_process() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let life = std::env::var(LIFE).unwrap().parse().unwrap();
         let steps = std::env::var(STEPS).unwrap().parse().unwrap();
-        write_forever(Path::new(&directory), life, steps).await;
+        Box::pin(write_forever(Path::new(&directory), life, steps)).await;
     }
 }
 

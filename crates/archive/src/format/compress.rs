@@ -22,12 +22,8 @@ pub(crate) struct Packer {
 
 impl std::fmt::Debug for Packer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Packer(level {}, dictionary of {} bytes)",
-            self.level,
-            self.dictionary.len()
-        )
+        let (level, bytes) = (self.level, self.dictionary.len());
+        write!(f, "Packer(level {level}, dictionary of {bytes} bytes)")
     }
 }
 

@@ -35,6 +35,8 @@ const WRITE_BYTES: usize = 4 << 20;
 /// An object that is written as it is made.
 pub(crate) struct Output {
     pub(crate) container: ContainerBuilder,
+    /// Checksums of the sections so far that are read in blocks.
+    sums: Vec<u8>,
     writer: Box<dyn BlobWriter>,
 }
 
@@ -43,6 +45,7 @@ impl Output {
         let writer = objects.blobs().create(name).await;
         Ok(Self {
             container: ContainerBuilder::new(kind),
+            sums: Vec::new(),
             writer: writer.map_err(Error::store("create an object"))?,
         })
     }
@@ -87,34 +90,30 @@ impl Writer {
         let mut output = Output::create(objects, &uploading.name, ObjectKind::Segment).await?;
         let follow = inputs.iter().all(|input| digests_follow(&input.facts));
         let frame_table = copy_frames(objects, &open, &mut output).await?;
-        let mut sums = Vec::new();
         output.container.begin(Section::TxHashes);
-        let target = (&mut output, &mut sums);
         let mut keys = TxCounts::default();
         let count = |hashes: &[u8]| keys.count_all(hashes);
-        copy_hashes(objects, &open, Part::TxHashes, target, count).await?;
+        copy_hashes(objects, &open, Part::TxHashes, &mut output, count).await?;
         output.container.begin(Section::Digests);
         let mut root = blake3::Hasher::new();
-        let target = (&mut output, &mut sums);
         let stored = if follow { &[] } else { &open[..] };
         let hash = |digests: &[u8]| {
             root.update(digests);
         };
-        copy_hashes(objects, stored, Part::Digests, target, hash).await?;
-        let terms = merge_terms(objects, &open, &mut output, &mut sums).await?;
+        copy_hashes(objects, stored, Part::Digests, &mut output, hash).await?;
+        let terms = merge_terms(objects, &open, &mut output).await?;
         output.container.begin(Section::Terms);
         output.container.buffer().put(&terms.pages);
         output.container.begin(Section::BlockHashes);
         let times = open.iter().flat_map(|input| input.tables.blocks.times());
         let first = inputs.first().expect("merging nothing is refused above");
         let mut clocks = ClockDigests::new(range.start, first.facts.parent_hash, times);
-        let target = (&mut output, &mut sums);
         let hash = |hashes: &[u8]| {
             if follow {
                 clocks.add_to(&mut root, hashes);
             }
         };
-        copy_hashes(objects, &open, Part::BlockHashes, target, hash).await?;
+        copy_hashes(objects, &open, Part::BlockHashes, &mut output, hash).await?;
         let root = Hash32(*root.finalize().as_bytes());
         let mut facts = join_facts(inputs, range, root);
         // Inputs of older versions do not have it.
@@ -127,7 +126,7 @@ impl Writer {
         join_tables(&open, container);
         container.table(Section::FrameTable, frame_table);
         container.table(Section::TermDirectory, terms.directory);
-        container.table(Section::BlockChecksums, sums);
+        container.table(Section::BlockChecksums, std::mem::take(&mut output.sums));
         let object = output.finish(&uploading.name).await?;
         // What replaces others must itself be readable.
         objects.open(&object).await?;
@@ -192,7 +191,7 @@ async fn copy_hashes(
     objects: &Objects,
     inputs: &[Arc<OpenSegment>],
     part: Part,
-    (output, sums): (&mut Output, &mut Vec<u8>),
+    output: &mut Output,
     mut seen: impl FnMut(&[u8]),
 ) -> Result<()> {
     let mut new_sums = BlockSums::new(HASH_BLOCK_BYTES);
@@ -215,7 +214,7 @@ async fn copy_hashes(
             output.flush().await?;
         }
     }
-    new_sums.finish(sums);
+    new_sums.finish(&mut output.sums);
     Ok(())
 }
 
@@ -241,7 +240,6 @@ async fn merge_terms(
     objects: &Objects,
     inputs: &[Arc<OpenSegment>],
     output: &mut Output,
-    sums: &mut Vec<u8>,
 ) -> Result<MergedTerms> {
     let (mut sources, mut page) = (Vec::with_capacity(inputs.len()), 0_u32);
     let (mut entries, mut list_bytes) = (0_u64, 0_u64);
@@ -302,7 +300,7 @@ async fn merge_terms(
         table.push(term, pointer.encode(), &mut pages);
         output.flush().await?;
     }
-    new_sums.finish(sums);
+    new_sums.finish(&mut output.sums);
     let directory = table.finish(&mut pages);
     Ok(MergedTerms { pages, directory })
 }

@@ -10,7 +10,7 @@ use chronolith_model::{BlockRange, Hash32};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::Result;
-use crate::read::objects::{Objects, OpenRun, OpenSegment};
+use crate::read::objects::{Objects, OpenRun};
 use crate::read::segment_hashes::BlockHashes;
 use crate::read::window::{TableCursor, Window};
 use crate::state::catalog::SegmentEntry;
@@ -45,10 +45,18 @@ pub(crate) async fn holds_exactly(
         return Ok(false);
     }
     let mut wanted = Sum::default();
+    let mut keys = Vec::new();
     for entry in segments {
         let segment = objects.open(&entry.object).await?;
-        let key = |hash: &Hash32| run.hashes.key(hash.prefix64());
-        count_segment(objects, &segment, &range, (key, &mut wanted)).await?;
+        let mut reader = BlockHashes::new(objects, &segment);
+        let inside = reader.range().intersect(&range).unwrap_or_default();
+        for number in inside.start..inside.end {
+            let mut take = |hash: &Hash32| keys.push(run.hashes.key(hash.prefix64()));
+            reader.show(number, &mut take).await?;
+            keys.sort_unstable();
+            keys.dedup();
+            keys.drain(..).for_each(|key| wanted.add(key, number));
+        }
     }
     let table = &run.hashes;
     let place = (run.offset, table.section_len());
@@ -61,27 +69,4 @@ pub(crate) async fn holds_exactly(
         }
     }
     Ok(found == wanted)
-}
-
-/// Adds up the hashes of a segment's blocks, as far as they are in a range.
-async fn count_segment(
-    objects: &Objects,
-    segment: &OpenSegment,
-    range: &BlockRange,
-    (key, sum): (impl Fn(&Hash32) -> u64 + Send + Sync, &mut Sum),
-) -> Result<()> {
-    let mut reader = BlockHashes::new(objects, segment);
-    let mut keys = Vec::new();
-    let inside = reader.range().intersect(range);
-    let inside = inside.unwrap_or(BlockRange::new(0, 0));
-    for number in inside.start..inside.end {
-        keys.clear();
-        reader
-            .show(number, &mut |hash: &Hash32| keys.push(key(hash)))
-            .await?;
-        keys.sort_unstable();
-        keys.dedup();
-        keys.iter().for_each(|&key| sum.add(key, number));
-    }
-    Ok(())
 }

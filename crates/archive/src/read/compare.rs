@@ -86,26 +86,20 @@ async fn kept_payload(
 ) -> Result<Payload> {
     let mut all = Payload::default();
     for dataset in kept.datasets.iter() {
-        match dataset {
-            Dataset::Headers => {
-                let held = payload::payload(objects, snapshot, number, dataset).await?;
-                all.header = held.header;
-            }
+        let held = match dataset {
+            Dataset::Clock | Dataset::Logs | Dataset::TxHashes => continue,
             // One for each transaction that the segment lists.
             Dataset::Transactions if ours.datasets.bodies_by_logs() => {
-                let packed = ours.packed();
-                let held = payload::payload_of(objects, snapshot, number, &packed).await?;
-                all.bodies = held.bodies;
+                payload::payload_of(objects, snapshot, number, &ours.packed()).await?
             }
-            Dataset::Transactions => {
-                let held = payload::payload(objects, snapshot, number, dataset).await?;
-                all.bodies = held.bodies;
+            Dataset::Headers | Dataset::Transactions | Dataset::Payload => {
+                payload::payload(objects, snapshot, number, dataset).await?
             }
-            Dataset::Payload => {
-                let held = payload::payload(objects, snapshot, number, dataset).await?;
-                all.raw = held.raw;
-            }
-            Dataset::Clock | Dataset::Logs | Dataset::TxHashes => {}
+        };
+        match dataset {
+            Dataset::Headers => all.header = held.header,
+            Dataset::Transactions => all.bodies = held.bodies,
+            _ => all.raw = held.raw,
         }
     }
     Ok(all)

@@ -38,7 +38,7 @@ use crate::write::edit::{catalog_names, state_names};
 use crate::write::writer::Writer;
 
 /// What a rebuild found.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RebuildReport {
     /// The blocks that hang together with the anchor.
     pub covered: BlockRange,
@@ -272,11 +272,7 @@ fn report_of(state: &State, catalog: &Catalog, used: &Used, scanned: Scanned) ->
         undecided,
         damaged: scanned.damaged,
         runs_and_packs: (catalog.runs.len(), catalog.packs.len()),
-        runs_made: 0,
-        without_hashes: None,
-        kept_version: None,
-        unusable_versions: Vec::new(),
-        is_halted: false,
+        ..RebuildReport::default()
     }
 }
 

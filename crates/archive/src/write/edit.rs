@@ -81,10 +81,9 @@ impl Edit {
         let mut gone = wanted.clone();
         gone.extend(self.needs.iter().map(String::as_str));
         // First see whether all of it is there, then take it away.
-        let named = catalog_names(catalog).chain(state_names(state));
-        named.for_each(|name| {
+        for name in catalog_names(catalog).chain(state_names(state)) {
             gone.remove(name);
-        });
+        }
         if !gone.is_empty() {
             return None;
         }

@@ -8,7 +8,6 @@ use chronolith_model::BlockRef;
 use chronolith_store::{MetaStore, Version};
 
 use crate::error::{Error, Result};
-use crate::read::objects::Objects;
 use crate::settings::Settings;
 use crate::state::head::View;
 use crate::state::record::{Halt, State};
@@ -72,16 +71,11 @@ pub(super) async fn newest_fitting(
 async fn opened(view: &View, version: Version, state: State) -> Result<Snapshot> {
     let snapshot = view.load_snapshot(version, state).await?;
     for entry in entries(&snapshot, &EVERYTHING) {
-        open(&view.objects, &entry).await?;
+        match &entry {
+            Entry::Segment(entry) => drop(open_segment(&view.objects, entry).await?),
+            Entry::Pack(entry) => drop(open_pack(&view.objects, entry).await?),
+            Entry::Run(entry) => drop(view.objects.open_run(&entry.object).await?),
+        }
     }
     Ok(snapshot)
-}
-
-/// Opens one object and sees that it is the one that is named.
-async fn open(objects: &Objects, entry: &Entry) -> Result<()> {
-    match entry {
-        Entry::Segment(entry) => open_segment(objects, entry).await.map(|_| ()),
-        Entry::Pack(entry) => open_pack(objects, entry).await.map(|_| ()),
-        Entry::Run(entry) => objects.open_run(&entry.object).await.map(|_| ()),
-    }
 }

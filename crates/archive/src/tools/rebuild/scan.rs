@@ -52,8 +52,8 @@ impl Scanned {
         let mut damaged = Vec::new();
         Ok(Self {
             segments: segments(blobs, &mut damaged).await?,
-            runs: scan(blobs, &["run/"], &mut damaged, read_run).await?,
-            packs: scan(blobs, &["pack/"], &mut damaged, read_pack).await?,
+            runs: scan(blobs, &["run/"], &mut damaged, read_part(ObjectKind::Run)).await?,
+            packs: scan(blobs, &["pack/"], &mut damaged, read_part(ObjectKind::Pack)).await?,
             damaged,
         })
     }
@@ -144,23 +144,17 @@ fn read_segment(object: ObjectRef, tail: Bytes) -> Decoded<Found> {
     })
 }
 
-fn read_run(object: ObjectRef, tail: Bytes) -> Decoded<FoundPart> {
-    read_part(object, tail, ObjectKind::Run)
-}
-
-fn read_pack(object: ObjectRef, tail: Bytes) -> Decoded<FoundPart> {
-    read_part(object, tail, ObjectKind::Pack)
-}
-
-fn read_part(object: ObjectRef, tail: Bytes, kind: ObjectKind) -> Decoded<FoundPart> {
-    let container = Container::parse(tail, object.tables_start, kind)?;
-    let (range, last_hash, content) = decode_summary(&container.table(Section::Summary)?)?;
-    Ok(FoundPart {
-        object,
-        range,
-        last_hash,
-        content,
-    })
+fn read_part(kind: ObjectKind) -> impl Fn(ObjectRef, Bytes) -> Decoded<FoundPart> {
+    move |object, tail| {
+        let container = Container::parse(tail, object.tables_start, kind)?;
+        let (range, last_hash, content) = decode_summary(&container.table(Section::Summary)?)?;
+        Ok(FoundPart {
+            object,
+            range,
+            last_hash,
+            content,
+        })
+    }
 }
 
 #[cfg(test)]
