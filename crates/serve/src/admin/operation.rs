@@ -89,7 +89,6 @@ pub struct Resume {
     #[serde(deserialize_with = "name")]
     pub chain: String,
     pub reason: String,
-    #[serde(default)]
     pub by: Option<String>,
     /// Lets garbage collection remove what a rebuild of the state left undecided.
     #[serde(default)]
@@ -105,7 +104,6 @@ pub struct Rewind {
     /// The last block that stays.
     pub to: u64,
     pub reason: String,
-    #[serde(default)]
     pub by: Option<String>,
 }
 
@@ -118,7 +116,6 @@ pub struct Prune {
     /// The first block that stays.
     pub below: u64,
     pub reason: String,
-    #[serde(default)]
     pub by: Option<String>,
 }
 
@@ -141,7 +138,6 @@ pub struct RetryRange {
     pub chain: String,
     pub id: u64,
     pub reason: String,
-    #[serde(default)]
     pub by: Option<String>,
 }
 

@@ -49,13 +49,9 @@ fn read_filter(context: &Context, params: &Params<'_>) -> Result<Filter, ApiErro
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Paging {
-    #[serde(default)]
     cursor: Option<String>,
-    #[serde(default)]
     limit: Option<usize>,
-    #[serde(default)]
     order: Option<String>,
-    #[serde(default)]
     from_block_hash: Option<Fixed<32>>,
 }
 

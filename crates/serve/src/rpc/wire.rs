@@ -146,11 +146,8 @@ impl<'de, const N: usize> Deserialize<'de> for Fixed<N> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Filter {
-    #[serde(default)]
     pub(crate) from_block: Option<BlockTag>,
-    #[serde(default)]
     pub(crate) to_block: Option<BlockTag>,
-    #[serde(default)]
     pub(crate) block_hash: Option<Fixed<32>>,
     #[serde(default)]
     pub(crate) address: Alternatives<20>,
