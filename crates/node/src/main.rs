@@ -109,7 +109,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Chain { what } => commands::chain(&what).await,
         Command::Decode { what } => commands::decode(&what),
         Command::Openapi => {
-            print!("{}", chronolith_serve::OPENAPI);
+            print!("{}", **chronolith_serve::OPENAPI);
             Ok(Exit::Done)
         }
         Command::Db { what } => commands::db(settings(), what).await,

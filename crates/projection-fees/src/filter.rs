@@ -21,6 +21,9 @@ pub enum FeeStatus {
 }
 
 impl FeeStatus {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Pending, Self::Confirmed, Self::Dropped];
+
     /// As people write it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -34,16 +37,19 @@ impl FeeStatus {
     /// From its name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        let all = [Self::Pending, Self::Confirmed, Self::Dropped];
-        all.into_iter().find(|status| status.name() == name)
+        Self::ALL.into_iter().find(|status| status.name() == name)
     }
+}
+
+/// The names of all events.
+pub fn event_names() -> impl Iterator<Item = &'static str> {
+    EVENTS.iter().map(|(name, _)| *name)
 }
 
 /// The name of an event, where there is such an event.
 #[must_use]
 pub fn event_named(name: &str) -> Option<&'static str> {
-    let known = EVENTS.iter().find(|(known, _)| *known == name);
-    known.map(|(name, _)| *name)
+    event_names().find(|known| *known == name)
 }
 
 /// Which events are requested. What is none is not looked at.

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 pub use coverage::FeeCoverage;
-pub use filter::{Address, FeeFilter, FeeStatus, event_named};
+pub use filter::{Address, FeeFilter, FeeStatus, event_named, event_names};
 pub use known::known_contracts;
 pub use pages::{FeePage, page};
 pub use query::{FeeList, FeePosition, FeeRequest, FeeRow, list};

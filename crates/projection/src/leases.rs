@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use deadpool_postgres::{GenericClient, Transaction};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
@@ -141,20 +142,24 @@ impl Lease {
     }
 }
 
-/// A lease, for people.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// A lease: which process may write something of a chain.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ProjectionLock")]
 pub struct LeaseReport {
+    /// The chain.
     pub chain_id: i64,
-    /// `writer`, `finality` or `backfill`.
+    /// What it is for.
     #[serde(rename = "type")]
+    #[schemars(extend("enum" = ["writer", "finality"]))]
     pub kind: String,
     /// How often it changed hands.
     pub epoch: i64,
+    /// Who holds it.
     pub holder: Option<String>,
     /// Seconds since it was taken.
     pub age_seconds: f64,
-    /// Seconds since whoever holds it showed that it lives.
+    /// Seconds since its holder last renewed it.
     pub renewed_seconds: f64,
     /// Seconds until others may take it; negative where they may already.
     pub expires_in_seconds: f64,

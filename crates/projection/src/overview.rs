@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use deadpool_postgres::Transaction;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -25,10 +26,12 @@ const NEWEST_SHOWN: i64 = 8;
 const PATIENCE: &str = "SET LOCAL statement_timeout = '2s'";
 
 /// A chain and what is projected of it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChainOverview {
+    /// Its id.
     pub chain_id: i64,
+    /// Its name in the settings.
     pub name: String,
     /// The newest block that was seen.
     pub last_seen_block: Option<i64>,
@@ -40,7 +43,9 @@ pub struct ChainOverview {
     pub dropped_blocks: i64,
     /// The version of the contract that is in force, where a projection has versions.
     pub version: Option<i32>,
+    /// Its projections.
     pub projections: Vec<ProjectionOverview>,
+    /// Who may write.
     pub locks: Vec<LeaseReport>,
     /// What each kind of projection adds.
     #[serde(flatten)]
@@ -48,7 +53,7 @@ pub struct ChainOverview {
 }
 
 /// A projection and its jobs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectionOverview {
     #[serde(flatten)]
@@ -59,10 +64,13 @@ pub struct ProjectionOverview {
     pub some_jobs: Vec<JobBrief>,
 }
 
-/// A job, without what went wrong: that may say more than everybody should know.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// A range of history that is being projected.
+// Without its error: that may have details that are not public.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ProjectionJob")]
 pub struct JobBrief {
+    /// Its number.
     pub id: i64,
     /// The first block.
     pub from_block: i64,
@@ -70,12 +78,14 @@ pub struct JobBrief {
     pub to_block: i64,
     /// The first block that is not projected yet.
     pub next_block: i64,
-    /// `pending`, `processing`, `failed` or `dead`.
+    /// `dead` where it was abandoned.
+    #[schemars(extend("enum" = ["pending", "processing", "failed", "dead"]))]
     pub status: String,
     /// How often it was tried.
     pub attempts: i32,
+    /// The worker that runs it.
     pub locked_by: Option<String>,
-    /// Seconds since anything happened to it.
+    /// Seconds since its last change.
     pub idle_seconds: f64,
 }
 

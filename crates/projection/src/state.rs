@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use deadpool_postgres::{Client, Transaction};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use tokio_postgres::{IsolationLevel, Row};
@@ -42,15 +43,16 @@ impl ChainState {
 }
 
 /// How far a projection is.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectionState {
+    /// Its name: `fees` or `adfs`.
     pub projection: String,
     /// The first block that counts.
     pub start_block: i64,
-    /// The first block that nobody was asked to project yet.
+    /// The first block that no job covers yet.
     pub next_block: i64,
-    /// Through which block every row is there; none where the first is missing.
+    /// Through which block every row is there; null where the first is missing.
     pub whole_through: Option<i64>,
     /// Through which block every row is there and confirmed.
     pub complete_through: Option<i64>,
@@ -58,21 +60,23 @@ pub struct ProjectionState {
     pub lag_blocks: i64,
     /// Rows of blocks that are not final.
     pub pending_rows: i64,
+    /// Jobs that are not done.
     pub jobs: i64,
     /// Those of them that wait for a worker.
     pub waiting_jobs: i64,
-    /// Those of them that somebody works on.
+    /// Those of them that a worker runs.
     pub running_jobs: i64,
-    /// Those of them that failed and are tried again.
+    /// Those of them that failed and are retried.
     pub failed_jobs: i64,
     /// Jobs that were abandoned.
     pub dead_jobs: i64,
-    /// Logs that could not be projected; 10,000 where there are more.
+    /// Logs that could not be projected; counted up to 10,000.
     pub quarantined: i64,
-    /// Since when it is paused, in seconds since 1970, where it does.
+    /// Since when it is paused, in seconds since 1970; null while it runs.
     pub paused_at: Option<i64>,
+    /// Why, in a word.
     pub paused_reason: Option<String>,
-    /// In detail.
+    /// Why, in detail.
     pub paused_detail: Option<String>,
     /// The command that lets it continue once the reason is gone.
     pub remedy: Option<String>,

@@ -7,9 +7,11 @@ use chronolith_chain_view::Live;
 use chronolith_model::{BlockRef, DatasetSet, Scope};
 use chronolith_projection::Database;
 use chronolith_stellar::Network;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::health::ChainHealth;
+use crate::names::{BlockJson, as_json};
 
 /// A chain that is served.
 pub struct ServedChain {
@@ -104,45 +106,55 @@ pub struct ChainRanges {
 }
 
 /// The health of an endpoint.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Endpoint")]
 pub struct EndpointHealth {
-    /// Its host, without what may be a key: it is public.
+    /// The end of its host: the labels before the last two may be a key.
     pub name: String,
+    /// `cooling` while other endpoints get its requests, until a pause is over.
     pub state: EndpointState,
+    /// The last failure.
     pub last_error: Option<String>,
+    /// Requests sent.
     pub requests: u64,
+    /// Requests that failed.
     pub failures: u64,
 }
 
 /// Whether requests go to an endpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
 pub enum EndpointState {
     #[serde(rename = "well")]
     Healthy,
-    /// Other endpoints get the requests until a pause is over.
     #[serde(rename = "cooling")]
     BackingOff,
 }
 
 /// Blocks that were replaced.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Reorg {
-    /// In seconds since 1970.
+    /// When it was seen, in seconds since 1970.
     pub at: u64,
     /// How many blocks were dropped.
     pub depth: u64,
     /// The newest block that was dropped.
+    #[serde(serialize_with = "as_json")]
+    #[schemars(with = "BlockJson")]
     pub from: BlockRef,
     /// The newest block that stayed.
+    #[serde(serialize_with = "as_json")]
+    #[schemars(with = "BlockJson")]
     pub to: BlockRef,
 }
 
 /// What was ingested since the start of the process.
-#[derive(Clone, Copy, Default, Debug, Serialize)]
+#[derive(Clone, Copy, Default, Debug, Serialize, JsonSchema)]
 pub struct Ingested {
     /// Blocks, each as often as it arrived.
     pub blocks: u64,
+    /// Their logs.
     pub logs: u64,
 }
 

@@ -1,10 +1,9 @@
-//! The console and the API description: files that are part of the program.
+//! The console and the API description: the files of the public listener.
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 
-/// The public API as OpenAPI 3.1.
-pub const OPENAPI: &str = include_str!("openapi.json");
+use crate::openapi::OPENAPI;
 
 /// Pages load nothing from other hosts.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -26,8 +25,8 @@ const fn file(path: &'static str, kind: &'static str, text: &'static str) -> Fil
     File { path, kind, text }
 }
 
-/// Every file with its path and its type.
-pub(crate) const FILES: [File; 21] = [
+/// Files that are part of the program, with their paths and types.
+const FILES: [File; 20] = [
     file("/", HTML, include_str!("console/index.html")),
     file(
         "/console.css",
@@ -68,8 +67,13 @@ pub(crate) const FILES: [File; 21] = [
     file("/docs.js", SCRIPT, include_str!("console/docs.js")),
     file("/schemas.js", SCRIPT, include_str!("console/schemas.js")),
     file("/docs.css", "text/css", include_str!("console/docs.css")),
-    file("/openapi.json", "application/json", OPENAPI),
 ];
+
+/// Every file with its path and its type.
+pub(crate) fn files() -> impl Iterator<Item = File> {
+    let description = file("/openapi.json", "application/json", OPENAPI);
+    FILES.into_iter().chain([description])
+}
 
 impl File {
     pub(crate) fn response(self) -> Response {

@@ -6,6 +6,8 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chronolith_archive::{Budget, Error as ArchiveError};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::fault::{Fault, Retry};
@@ -208,29 +210,39 @@ impl ApiError {
         error
     }
 
-    /// The body of REST.
-    pub(crate) fn rest_json(&self) -> Value {
+    /// The error object of REST.
+    pub(crate) fn failure(&self) -> Failure {
         let mut error = match &self.details {
             Some(Value::Object(details)) if self.code.shows_details() => details.clone(),
             _ => Map::new(),
         };
         error.insert("code".to_owned(), self.code.rest().1.into());
         error.insert("message".to_owned(), self.message.clone().into());
-        json!({ "error": error })
+        Failure(error)
     }
+}
 
-    /// The body of REST added to what is known, where one of several items fails.
-    pub(crate) fn beside(&self, mut known: Value) -> Value {
-        if let (Value::Object(known), Value::Object(error)) = (&mut known, self.rest_json()) {
-            known.extend(error);
-        }
-        known
+/// The error object of REST. The API description has its schema: what it holds depends on the code.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Failure(Map<String, Value>);
+
+/// Why there is no answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub(crate) struct ErrorBody {
+    error: Failure,
+}
+
+impl From<ApiError> for ErrorBody {
+    fn from(error: ApiError) -> Self {
+        let error = error.failure();
+        Self { error }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status(), Json(self.rest_json())).into_response()
+        (self.status(), Json(ErrorBody::from(self))).into_response()
     }
 }
 

@@ -22,7 +22,8 @@ use axum::{Json, Router};
 use chronolith_model::ErrorKind;
 use chronolith_projection::{Database, Error};
 use chronolith_projection_fees as fees;
-use serde_json::json;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::error::ApiError;
@@ -60,9 +61,18 @@ impl FeesError {
     }
 }
 
+/// Why there are no fees, in the form of the fee document.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FeesError")]
+struct ErrorBody {
+    /// Words for people.
+    error: String,
+}
+
 impl IntoResponse for FeesError {
     fn into_response(self) -> Response {
-        (self.status, Json(json!({ "error": self.message }))).into_response()
+        let error = self.message;
+        (self.status, Json(ErrorBody { error })).into_response()
     }
 }
 
@@ -102,6 +112,15 @@ pub fn fees_router(database: Option<Database>) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .layer(catch_panics())
+}
+
+/// Adds the schemas of the answers.
+pub(crate) fn describe(to: &mut SchemaGenerator) {
+    to.subschema_for::<legacy::Page>();
+    to.subschema_for::<dto::Event>();
+    to.subschema_for::<dto::Total>();
+    to.subschema_for::<dto::Coverage>();
+    to.subschema_for::<ErrorBody>();
 }
 
 /// The routes on the public listener.

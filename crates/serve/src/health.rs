@@ -2,16 +2,22 @@
 
 use chronolith_projection::ProjectionState;
 use chronolith_projection::leases::LeaseReport;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The health of a chain. Its JSON has the names that the requirements prescribe, and others.
-#[derive(Clone, Debug, Serialize)]
+use crate::renamed::describe_old_names;
+
+/// The health of a chain.
+// The requirements prescribe the names of most fields.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = describe_old_names)]
 pub struct ChainHealth {
+    /// Its id.
     pub chain: u64,
-    /// The version of the contract that is decoded; none where nothing is.
+    /// The version of the contract that is decoded; null where nothing is.
     pub version: Option<u32>,
-    /// First topics that projections decode; without projections, those of the logs that are kept; none
+    /// First topics that projections decode; without projections, those of the logs that are kept; null
     /// where logs of every topic are kept.
     pub topics_watching: Option<Vec<String>>,
     /// Its name in the settings.
@@ -19,19 +25,21 @@ pub struct ChainHealth {
     pub rpc: RpcHealth,
     /// Blocks that wait for finality.
     pub queue_depth: usize,
-    /// Whether ingest or a projection is stopped until an operator acts.
+    /// Whether ingest or a projection waits for an operator.
     pub paused: bool,
     /// Whether the archive is the reason. A paused projection halts no chain.
     #[serde(skip)]
     pub halted: bool,
+    /// Why it is paused.
     pub paused_reason: Option<String>,
     /// The current error.
     pub error: Option<String>,
-    /// Verification rules that were dropped since the start, because a block failed them on every endpoint.
+    /// Verification rules that were dropped since the start, because a block failed them on every endpoint:
+    /// blocks that fail them are proven less.
     pub dropped_rules: Vec<DroppedRuleHealth>,
-    /// None where it is ready.
+    /// Why it is not ready; null where it is.
     pub not_ready_reason: Option<String>,
-    /// Seconds since the last successful sync cycle; none before the first.
+    /// Seconds since the last successful sync cycle; null before the first.
     pub last_success_seconds: Option<u64>,
     /// The source's newest block.
     pub last_seen_block: Option<u64>,
@@ -45,24 +53,28 @@ pub struct ChainHealth {
     pub last_safe_inclusion: Option<InclusionHealth>,
     /// L1, where finality needs it.
     pub l1: Option<L1Health>,
-    /// None where nothing is projected here.
+    /// The health of its projections; null where nothing is projected here.
     pub projections: Option<ProjectionsHealth>,
 }
 
 /// A verification rule that is no longer applied.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "DroppedRule")]
 pub struct DroppedRuleHealth {
     /// Its name, as in the metric.
     pub rule: &'static str,
     /// The block that failed it.
     pub block: u64,
+    /// How it failed.
     pub what: String,
 }
 
 /// The health of a chain's projections.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = describe_old_names)]
 pub struct ProjectionsHealth {
+    /// `unknown` before the first query.
     pub database: DatabaseState,
     /// Why the database cannot be written or read.
     pub error: Option<String>,
@@ -70,37 +82,42 @@ pub struct ProjectionsHealth {
     pub error_since: Option<u64>,
     /// When the following was read, in seconds since 1970.
     pub looked_at: Option<u64>,
+    /// The newest block that was seen.
     pub last_seen_block: Option<i64>,
-    /// Through this block everything is confirmed.
+    /// The block through which everything is confirmed.
     pub last_safe_block: Option<i64>,
+    /// Each of them.
     pub all: Vec<ProjectionState>,
+    /// Who may write.
     pub locks: Vec<LeaseReport>,
 }
 
 /// Whether the database of the projections answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub enum DatabaseState {
     Ok,
     Unavailable,
-    /// Before the first query.
     Unknown,
 }
 
 /// When a block was first seen to be included in L1.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Inclusion")]
 pub struct InclusionHealth {
     /// It was included in this L1 block or an earlier one.
     pub l1_block: u64,
-    /// In seconds since 1970.
+    /// When that was seen, in seconds since 1970.
     pub seen_at: u64,
 }
 
 /// The health of L1.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct L1Health {
+    /// Its id.
     pub chain: u64,
     /// Its newest block.
     pub head: Option<u64>,
@@ -109,21 +126,24 @@ pub struct L1Health {
 }
 
 /// The health of a chain's endpoints.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct RpcHealth {
+    /// `down` where no endpoint answers.
+    #[schemars(extend("enum" = ["healthy", "down"]))]
     pub http: ConnectionState,
+    /// `off` where none is configured.
+    #[schemars(extend("enum" = ["healthy", "connecting", "off"]))]
     pub ws: ConnectionState,
 }
 
 /// The state of the connections to endpoints.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub enum ConnectionState {
     Healthy,
     Connecting,
-    /// No endpoint answers.
     Down,
-    /// None is configured.
     Off,
 }
 

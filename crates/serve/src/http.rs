@@ -13,6 +13,7 @@ pub(crate) mod test_client;
 
 pub use crate::fees::fees_router;
 pub use context::Clock;
+pub(crate) use health::Health;
 pub use health::{Metrics, health_router};
 pub use limits::{AnswerLimits, Limits};
 pub use listener::{ConnectionLimits, listen};

@@ -20,12 +20,13 @@ mod fees;
 mod logs;
 mod metrics;
 mod names;
+mod openapi;
 mod renamed;
 mod rest;
 mod rpc;
 mod stellar;
 mod view;
 
-pub use console::OPENAPI;
 pub use encode::logs_as_json;
 pub use error::{ApiError, ErrorCode};
+pub use openapi::OPENAPI;

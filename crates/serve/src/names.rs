@@ -1,21 +1,82 @@
-//! Values of the model as text and JSON.
+//! Values of the model in answers: as text, and as objects that several answers share.
 
-use chronolith_model::{BlockRange, BlockRef, DatasetSet, Scope, Verification};
-use serde_json::{Value, json};
+use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Scope, Verification};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
-/// A block as JSON.
-pub(crate) fn block_json(block: BlockRef) -> Value {
-    json!({ "number": block.number, "hash": block.hash.to_string() })
+/// 32 bytes as 0x and 64 digits.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(example = "0xec28622065c63d03e40719283a95ea75a8210e4a2fe61ee1d19e122bea08565f")]
+pub(crate) struct Hash(#[schemars(regex(pattern = "^0x[0-9a-f]{64}$"))] String);
+
+impl From<Hash32> for Hash {
+    fn from(hash: Hash32) -> Self {
+        Self(hash.to_string())
+    }
 }
 
-/// An interval of blocks with its verification level, as JSON.
-pub(crate) fn interval_json(range: BlockRange, level: Verification) -> Value {
-    json!({ "from": range.start, "to": range.end - 1, "level": level.as_str() })
+/// How far something was proven. `claimed`: one source's word. `linked`: the header hashes to the block's hash
+/// and names its parent. `bloom`: the logs also fit the header's bloom. `receipts`: the logs also give the
+/// header's receipts root. `roots`: every transaction hash also follows from the transaction's bytes, under the
+/// header's transactions root.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(extend("enum" = Verification::ALL.map(Verification::as_str)))]
+pub(crate) struct Level(&'static str);
+
+/// A part of each block that is kept.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Dataset", extend("enum" = Dataset::ALL.map(Dataset::name)))]
+pub(crate) struct DatasetName(&'static str);
+
+/// A block by number and hash.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "BlockRef")]
+pub(crate) struct BlockJson {
+    /// Its number.
+    number: u64,
+    hash: Hash,
+}
+
+impl From<BlockRef> for BlockJson {
+    fn from(block: BlockRef) -> Self {
+        Self {
+            number: block.number,
+            hash: block.hash.into(),
+        }
+    }
+}
+
+/// For fields that hold a block of the model.
+pub(crate) fn as_json<S: Serializer>(block: &BlockRef, to: S) -> Result<S::Ok, S::Error> {
+    BlockJson::from(*block).serialize(to)
+}
+
+/// Blocks without a gap, with the lowest verification level among them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Interval {
+    /// First block.
+    from: u64,
+    /// Last block.
+    to: u64,
+    level: Level,
+}
+
+impl Interval {
+    pub(crate) fn new(range: BlockRange, level: Verification) -> Self {
+        Self {
+            from: range.start,
+            to: range.end - 1,
+            level: Level(level.as_str()),
+        }
+    }
 }
 
 /// The names of datasets.
-pub(crate) fn dataset_names(datasets: DatasetSet) -> Vec<&'static str> {
-    datasets.iter().map(|dataset| dataset.name()).collect()
+pub(crate) fn dataset_names(datasets: DatasetSet) -> Vec<DatasetName> {
+    datasets
+        .iter()
+        .map(|dataset| DatasetName(dataset.name()))
+        .collect()
 }
 
 /// Which logs are kept, as text.

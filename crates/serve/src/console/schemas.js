@@ -43,7 +43,9 @@ export function schemaTable(schema) {
 }
 
 function fields(schema) {
-  const rows = Object.entries(schema.properties).map(([name, field]) =>
+  // Those that are always there come first, in the order of `required`.
+  const names = new Set([...(schema.required ?? []), ...Object.keys(schema.properties)]);
+  const rows = [...names].map((name) => [name, schema.properties[name]]).map(([name, field]) =>
     el(
       "tr",
       {},

@@ -4,16 +4,15 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use chrono::{Days, NaiveDate};
-use chronolith_projection_fees::Address;
-use chronolith_projection_fees::FeeCoverage;
-use chronolith_projection_fees::FeeList;
-use chronolith_projection_fees::FeeRequest;
-use chronolith_projection_fees::FeeRow;
-use chronolith_projection_fees::FeeTotal;
+use chronolith_projection_fees::{
+    Address, FeeCoverage, FeeList, FeeRequest, FeeRow, FeeStatus, FeeTotal, event_names,
+};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::FeesError;
 use super::cursor::CursorText;
+use crate::names::Hash;
 
 #[derive(Serialize)]
 struct Answer<Item> {
@@ -22,51 +21,90 @@ struct Answer<Item> {
     coverage: Vec<Coverage>,
 }
 
-#[derive(Serialize)]
+/// 20 bytes as 0x and 40 digits, with the capitals of EIP-55.
+#[derive(Serialize, JsonSchema)]
+#[schemars(example = "0xbD6C7B0d2f68c2b7805d88388319cfB6EcB50eA9")]
+pub(super) struct Checksummed(#[schemars(regex(pattern = "^0x[0-9a-fA-F]{40}$"))] String);
+
+/// A whole number in decimal, as text: it may be larger than 64 bits.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Decimal(#[schemars(regex(pattern = "^(0|[1-9][0-9]*)$"))] pub(super) String);
+
+/// The name of an event.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("enum" = event_names().collect::<Vec<_>>()))]
+struct FeeEventName(String);
+
+/// `pending`: its block is not final yet. `confirmed`: it is. `dropped`: it is on no chain any more.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FeeStatus", extend("enum" = FeeStatus::ALL.map(FeeStatus::name)))]
+struct StatusName(&'static str);
+
+/// How far the events of a chain are projected.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Coverage {
+#[schemars(rename = "FeeCoverage")]
+pub(super) struct Coverage {
+    /// The chain.
     chain_id: u64,
+    /// The first block whose events count.
     from_block: u64,
+    /// The last block through which every event is there, without a gap from the first on; null where not
+    /// even the first is.
     through_block: Option<u64>,
+    /// The last block that is final.
     safe_block: Option<u64>,
+    /// The newest block that was seen; events above `safeBlock` are pending.
     seen_block: Option<u64>,
+    /// Logs that look like an event and could not be parsed as one.
     quarantined: u64,
+    /// Why nothing is projected until an operator acts; null while it runs.
     paused: Option<String>,
 }
 
-#[derive(Serialize)]
+/// An event, or one receiver of it.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Fee")]
 pub(super) struct Event {
     chain_id: u64,
     block_number: u64,
-    block_hash: String,
+    block_hash: Hash,
+    /// Seconds since 1970 of its block.
     timestamp: u64,
-    transaction_hash: String,
+    transaction_hash: Hash,
     log_index: u32,
+    /// Which receiver of one `FeesForwarded`; else 0.
     position: u32,
-    event: String,
-    status: &'static str,
-    contract: String,
-    token: String,
-    integrator: Option<String>,
-    integrator_fee: Option<String>,
-    lifi_fee: Option<String>,
-    recipient: Option<String>,
-    amount: Option<String>,
+    event: FeeEventName,
+    status: StatusName,
+    contract: Checksummed,
+    token: Checksummed,
+    integrator: Option<Checksummed>,
+    integrator_fee: Option<Decimal>,
+    lifi_fee: Option<Decimal>,
+    recipient: Option<Checksummed>,
+    amount: Option<Decimal>,
 }
 
-#[derive(Serialize)]
+/// The sums of a day. Those of an event that does not have a number are null.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "FeeTotal")]
 pub(super) struct Total {
     chain_id: u64,
+    /// A day of UTC.
+    #[schemars(extend("format" = "date"))]
     day: String,
-    integrator: Option<String>,
-    token: String,
-    event: &'static str,
+    integrator: Option<Checksummed>,
+    token: Checksummed,
+    event: FeeEventName,
+    /// How many.
+    #[schemars(range(min = 1))]
     events: u64,
-    integrator_fee: Option<String>,
-    lifi_fee: Option<String>,
-    amount: Option<String>,
+    integrator_fee: Option<Decimal>,
+    lifi_fee: Option<Decimal>,
+    amount: Option<Decimal>,
 }
 
 /// An error for a chain without a projection: an empty list would mean that it has no events.
@@ -103,20 +141,20 @@ pub(super) fn event(row: &FeeRow) -> Event {
     Event {
         chain_id: row.at.chain,
         block_number: row.at.block,
-        block_hash: row.at.block_hash.to_string(),
+        block_hash: row.at.block_hash.into(),
         timestamp: row.timestamp,
-        transaction_hash: row.tx_hash.to_string(),
+        transaction_hash: row.tx_hash.into(),
         log_index: row.at.log_index,
         position: row.at.position,
-        event: row.event.clone(),
-        status: row.status.name(),
+        event: FeeEventName(row.event.clone()),
+        status: StatusName(row.status.name()),
         contract: address(row.contract),
         token: address(row.token),
         integrator: row.integrator.map(address),
-        integrator_fee: row.integrator_fee.clone(),
-        lifi_fee: row.lifi_fee.clone(),
+        integrator_fee: row.integrator_fee.clone().map(Decimal),
+        lifi_fee: row.lifi_fee.clone().map(Decimal),
         recipient: row.recipient.map(address),
-        amount: row.amount.clone(),
+        amount: row.amount.clone().map(Decimal),
     }
 }
 
@@ -127,15 +165,15 @@ pub(super) fn total(sums: &FeeTotal) -> Total {
         day: day.unwrap_or(NaiveDate::MAX).to_string(),
         integrator: sums.of.integrator.map(address),
         token: address(sums.of.token),
-        event: sums.of.event,
+        event: FeeEventName(sums.of.event.to_owned()),
         events: sums.events,
-        integrator_fee: sums.integrator_fee.clone(),
-        lifi_fee: sums.lifi_fee.clone(),
-        amount: sums.amount.clone(),
+        integrator_fee: sums.integrator_fee.clone().map(Decimal),
+        lifi_fee: sums.lifi_fee.clone().map(Decimal),
+        amount: sums.amount.clone().map(Decimal),
     }
 }
 
 /// With the checksum of EIP-55.
-pub(super) fn address(bytes: Address) -> String {
-    alloy_primitives::Address::from(bytes).to_checksum(None)
+pub(super) fn address(bytes: Address) -> Checksummed {
+    Checksummed(alloy_primitives::Address::from(bytes).to_checksum(None))
 }

@@ -7,10 +7,13 @@ use axum::Json;
 use chrono::{DateTime, SecondsFormat};
 use chronolith_projection::Database;
 use chronolith_projection_fees as fees;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::dto::{self, Checksummed, Decimal};
 use super::request::{Pairs, one_text};
-use super::{FeesError, dto, with_timeout};
+use super::{FeesError, with_timeout};
+use crate::names::Hash;
 
 const CHAIN: u64 = 137;
 const LIMIT: u32 = 20;
@@ -27,30 +30,40 @@ struct PageRequest {
     limit: u32,
 }
 
-#[derive(Serialize)]
+/// A page of collected fees, newest first.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FeesPage")]
 pub(super) struct Page {
+    #[schemars(length(max = LIMIT_MAX))]
     data: Vec<Collected>,
     pagination: Pagination,
 }
 
-#[derive(Serialize)]
+/// Collected fees as the fee document has them.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CollectedFee")]
 struct Collected {
     chain_id: u64,
-    transaction_hash: String,
+    transaction_hash: Hash,
     log_index: u32,
     block_number: u64,
-    token: String,
-    event_integrator: String,
-    integrator_fee: String,
-    lifi_fee: String,
+    token: Checksummed,
+    event_integrator: Checksummed,
+    integrator_fee: Decimal,
+    lifi_fee: Decimal,
+    /// When the row was written.
+    #[schemars(extend("format" = "date-time"))]
     created_at: String,
 }
 
-#[derive(Serialize)]
+/// Which page it is, of how many.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Pagination {
+    #[schemars(range(min = 1))]
     page: u64,
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
     limit: u32,
     total: u64,
     total_pages: u64,
@@ -97,13 +110,13 @@ fn collected(row: fees::FeeRow) -> Result<Collected, FeesError> {
     };
     Ok(Collected {
         chain_id: row.at.chain,
-        transaction_hash: row.tx_hash.to_string(),
+        transaction_hash: row.tx_hash.into(),
         log_index: row.at.log_index,
         block_number: row.at.block,
         token: dto::address(row.token),
         event_integrator: dto::address(integrator),
-        integrator_fee,
-        lifi_fee,
+        integrator_fee: Decimal(integrator_fee),
+        lifi_fee: Decimal(lifi_fee),
         created_at: created.to_rfc3339_opts(SecondsFormat::Millis, true),
     })
 }

@@ -7,7 +7,9 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::health::{ChainHealth, Probe};
 use crate::http::panics;
@@ -15,6 +17,17 @@ use crate::renamed::with_old_names;
 
 /// Prints all metrics as text.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// The health of the process.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Health {
+    /// `ok` where every chain is ready.
+    #[schemars(extend("enum" = ["ok", "degraded"]))]
+    status: &'static str,
+    /// All chains.
+    #[schemars(with = "Vec<ChainHealth>")]
+    chains: Vec<Value>,
+}
 
 #[derive(Clone)]
 struct Context {
@@ -65,15 +78,12 @@ fn health_response(chains: Vec<ChainHealth>) -> Response {
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "degraded")
     };
-    let chains = chains.into_iter().map(|chain| {
-        let chain = serde_json::to_value(chain);
-        with_old_names(chain.expect("the health of a chain serializes"))
-    });
-    let chains: Vec<_> = chains.collect();
-    json_of(code, &json!({ "status": status, "chains": chains }))
+    let chains = chains.iter().map(|chain| with_old_names(json!(chain)));
+    let chains = chains.collect();
+    json_of(code, &json!(Health { status, chains }))
 }
 
-fn json_of(code: StatusCode, value: &serde_json::Value) -> Response {
+fn json_of(code: StatusCode, value: &Value) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (code, kind, value.to_string()).into_response()
 }

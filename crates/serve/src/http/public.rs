@@ -50,7 +50,7 @@ fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
         ("/health", health(probe)),
     ];
     routes.extend(fees::routes());
-    let files = console::FILES.into_iter();
+    let files = console::files();
     routes.extend(files.map(|file| (file.path, get(move || async move { file.response() }))));
     routes
 }

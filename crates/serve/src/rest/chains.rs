@@ -4,47 +4,93 @@ use axum::Json;
 use axum::extract::State;
 use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockRange, DatasetSet};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{PathParams, chain};
 use crate::chain::ServedChain;
-use crate::error::ApiError;
+use crate::error::{ApiError, Failure};
 use crate::fault::Fault;
 use crate::http::context::Context;
-use crate::names::{dataset_names, scope_text};
+use crate::names::{DatasetName, dataset_names, scope_text};
 use crate::times::utc;
 use crate::view::View;
 
+/// A chain that is served.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Chain {
+    #[serde(flatten)]
+    configured: Configured,
+    /// The time of block 0, in seconds since 1970; null where it is not indexed, or where `error` says why it
+    /// is not known.
+    genesis_timestamp: Option<u64>,
+    /// Only among all chains, and only where this one cannot be read right now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Failure")]
+    error: Option<Failure>,
+}
+
+/// What the settings of a chain say.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Configured {
+    /// Its id.
+    chain_id: u64,
+    /// Its name in the settings.
+    name: String,
+    /// The first block that is indexed.
+    start_block: u64,
+    /// What is kept of each block.
+    datasets: Vec<DatasetName>,
+    /// Which logs are kept: `all`, or how many pairs of address and topic.
+    #[schemars(example = &"all")]
+    scope: String,
+    /// What makes a block final, in words.
+    #[schemars(example = "10 confirmations")]
+    finality: String,
+}
+
+impl From<&ServedChain> for Configured {
+    fn from(chain: &ServedChain) -> Self {
+        Self {
+            chain_id: chain.id,
+            name: chain.name.clone(),
+            start_block: chain.start_block,
+            datasets: dataset_names(chain.datasets),
+            scope: scope_text(&chain.scope),
+            finality: chain.finality.clone(),
+        }
+    }
+}
+
 /// A chain that cannot be read has an error beside what is known of it; the others are complete.
-pub(crate) async fn list(State(context): State<Context>) -> Json<Value> {
+pub(crate) async fn list(State(context): State<Context>) -> Json<Vec<Chain>> {
     let mut chains = Vec::new();
     for chain in context.served.iter() {
-        chains.push(match genesis(chain).await {
-            Ok(genesis) => about(chain, genesis),
-            Err(error) => error.beside(about(chain, None)),
+        let (genesis_timestamp, error) = match genesis(chain).await {
+            Ok(genesis) => (genesis, None),
+            Err(error) => (None, Some(error.failure())),
+        };
+        chains.push(Chain {
+            configured: chain.as_ref().into(),
+            genesis_timestamp,
+            error,
         });
     }
-    Json(chains.into())
+    Json(chains)
 }
 
 pub(crate) async fn one(
     State(context): State<Context>,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Chain>, ApiError> {
     let chain = chain(&context, &id)?;
-    Ok(Json(about(chain, genesis(chain).await?)))
-}
-
-fn about(chain: &ServedChain, genesis: Option<u64>) -> Value {
-    json!({
-        "chainId": chain.id,
-        "name": chain.name,
-        "genesisTimestamp": genesis,
-        "startBlock": chain.start_block,
-        "datasets": dataset_names(chain.datasets),
-        "scope": scope_text(&chain.scope),
-        "finality": chain.finality,
-    })
+    Ok(Json(Chain {
+        configured: chain.into(),
+        genesis_timestamp: genesis(chain).await?,
+        error: None,
+    }))
 }
 
 /// The time of block 0; none where it is not indexed, and an error where it cannot be read.
@@ -63,8 +109,32 @@ async fn genesis_of(view: &View<'_>) -> Result<Option<u64>, ApiError> {
     }
 }
 
+/// The progress of a chain.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct IndexingStatus {
+    /// Its id.
+    chain_id: u64,
+    /// Its name in the settings.
+    name: String,
+    /// The newest block that is served; null where there is none, or where `error` says why it is not known.
+    last_indexed_block: Option<u64>,
+    /// The source's newest block.
+    latest_known_block: Option<u64>,
+    /// Percent of the wanted blocks that are indexed, rounded down: 100 only where none is missing.
+    #[schemars(range(min = 0, max = 100))]
+    progress: Option<f64>,
+    /// When the source was last requested with success.
+    #[schemars(extend("format" = "date-time"))]
+    updated_at: Option<String>,
+    /// Only where the chain is being reorganized right now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Failure")]
+    error: Option<Failure>,
+}
+
 /// The progress of each chain.
-pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
+pub(crate) async fn status(State(context): State<Context>) -> Json<Vec<IndexingStatus>> {
     let mut chains = Vec::new();
     for chain in context.served.iter() {
         let view = View::take(chain).await;
@@ -74,20 +144,17 @@ pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
         let updated = since.map(|since| (context.clock)().saturating_sub(since));
         // Without a view the progress is unknown, which is not zero.
         let known = source.zip(view.as_ref().ok());
-        let status = json!({
-            "name": chain.name,
-            "chainId": chain.id,
-            "lastIndexedBlock": indexed,
-            "latestKnownBlock": source,
-            "progress": known.map(|(source, view)| progress(chain, indexed_blocks(view), source)),
-            "updatedAt": updated.and_then(utc),
-        });
-        chains.push(match view {
-            Ok(_) => status,
-            Err(fault) => ApiError::from(fault).beside(status),
+        chains.push(IndexingStatus {
+            chain_id: chain.id,
+            name: chain.name.clone(),
+            last_indexed_block: indexed,
+            latest_known_block: source,
+            progress: known.map(|(source, view)| progress(chain, indexed_blocks(view), source)),
+            updated_at: updated.and_then(utc),
+            error: view.err().map(|fault| ApiError::from(fault).failure()),
         });
     }
-    Json(chains.into())
+    Json(chains)
 }
 
 /// How many of the configured blocks are indexed, without those in gaps.

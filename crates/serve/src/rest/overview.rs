@@ -3,32 +3,118 @@
 use axum::Json;
 use axum::extract::State;
 use chronolith_archive::Pinned;
-use chronolith_model::{BlockRef, DatasetSet, Proof};
-use serde_json::{Value, json};
+use chronolith_model::{BlockRef, DatasetSet};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::chain::{Reorg, ServedChain};
+use super::chains::Configured;
+use crate::chain::{EndpointHealth, Ingested, Reorg, ServedChain};
 use crate::http::context::Context;
-use crate::names::{block_json, dataset_names, interval_json, scope_text};
+use crate::names::{Hash, Interval};
 use crate::view::View;
 
 /// Intervals of coverage in the answer.
 const INTERVALS_MAX: usize = 500;
 
-pub(crate) async fn get_overview(State(context): State<Context>) -> Json<Value> {
+/// Everything that the console shows.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Overview {
+    /// The program's version.
+    version: &'static str,
+    /// The server's clock, in seconds since 1970.
+    now: u64,
+    /// Seconds since its start.
+    uptime_seconds: u64,
+    /// All chains, by id.
+    chains: Vec<OverviewChain>,
+}
+
+/// A chain as the console shows it.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OverviewChain {
+    #[serde(flatten)]
+    configured: Configured,
+    /// The newest block that is served.
+    head: Option<TimedBlock>,
+    /// The newest archived block.
+    finalized: Option<TimedBlock>,
+    /// The source's newest block.
+    source_head: Option<u64>,
+    /// Blocks between the source's head and ours.
+    lag_blocks: Option<u64>,
+    /// Blocks that wait for finality.
+    tail_blocks: usize,
+    /// Whether answers are recent.
+    ready: bool,
+    /// Why it is not ready.
+    not_ready_reason: Option<String>,
+    /// Whether ingest or a projection waits for an operator.
+    paused: bool,
+    /// Why it is paused.
+    paused_reason: Option<String>,
+    /// The current error.
+    error: Option<String>,
+    /// The old name of `error`; removed in the next release.
+    #[schemars(extend("deprecated" = true))]
+    trouble: Option<String>,
+    /// What is archived.
+    #[schemars(length(max = INTERVALS_MAX))]
+    coverage: Vec<Interval>,
+    storage: Storage,
+    /// What was ingested since the start of the process.
+    ingested: Ingested,
+    /// The health of its endpoints.
+    endpoints: Vec<EndpointHealth>,
+    /// The last ones, newest first.
+    reorgs: Vec<Reorg>,
+}
+
+/// A block with its time.
+#[derive(Serialize, JsonSchema)]
+struct TimedBlock {
+    /// Its number.
+    number: u64,
+    hash: Hash,
+    /// Its time, in seconds since 1970.
+    timestamp: u64,
+}
+
+/// What the archive holds.
+#[derive(Serialize, JsonSchema)]
+struct Storage {
+    /// Segments.
+    segments: usize,
+    /// Batches among them.
+    batches: usize,
+    /// Segments by tier, smallest first.
+    tiers: Vec<usize>,
+    /// Runs of the index.
+    runs: usize,
+    /// Packs of the index.
+    packs: usize,
+    /// Logs.
+    logs: u64,
+    /// Bytes stored.
+    bytes: u64,
+}
+
+pub(crate) async fn get_overview(State(context): State<Context>) -> Json<Overview> {
     let now = (context.clock)();
     let mut chains = Vec::new();
     for chain in context.served.iter() {
         chains.push(about(chain).await);
     }
-    Json(json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "now": now,
-        "uptimeSeconds": now.saturating_sub(context.started),
-        "chains": chains,
-    }))
+    Json(Overview {
+        version: env!("CARGO_PKG_VERSION"),
+        now,
+        uptime_seconds: now.saturating_sub(context.started),
+        chains,
+    })
 }
 
-async fn about(chain: &ServedChain) -> Value {
+async fn about(chain: &ServedChain) -> OverviewChain {
     let (health, report) = (chain.live.health().redacted(), chain.archive.health());
     let view = View::take(chain).await;
     let (mut head, mut finalized, mut coverage) = (None, None, Vec::new());
@@ -41,59 +127,50 @@ async fn about(chain: &ServedChain) -> Value {
     }
     // Without a view the chain seems empty: the error explains it.
     let view_error = view.err().map(|fault| fault.to_string());
-    let error = health.error.clone().or(view_error);
-    json!({
-        "chainId": chain.id,
-        "name": chain.name,
-        "head": head.map(block),
-        "finalized": finalized.map(block),
-        "sourceHead": chain.live.source_head(),
-        "lagBlocks": health.lag_blocks,
-        "tailBlocks": health.queue_depth,
-        "ready": health.is_ready(),
-        "notReadyReason": health.not_ready_reason,
-        "paused": health.paused,
-        "pausedReason": health.paused_reason,
-        "error": error,
-        // Its name before.
-        "trouble": error,
-        "finality": chain.finality,
-        "datasets": dataset_names(chain.datasets),
-        "scope": scope_text(&chain.scope),
-        "startBlock": chain.start_block,
-        "coverage": coverage,
-        "storage": {
-            "segments": report.segments.0,
-            "batches": report.segments.1,
-            "tiers": report.tiers,
-            "runs": report.runs_and_packs.0,
-            "packs": report.runs_and_packs.1,
-            "logs": report.logs,
-            "bytes": report.stored_bytes,
+    let ready = health.is_ready();
+    let error = health.error.or(view_error);
+    let ((segments, batches), (runs, packs)) = (report.segments, report.runs_and_packs);
+    OverviewChain {
+        configured: chain.into(),
+        head: head.map(timed),
+        finalized: finalized.map(timed),
+        source_head: chain.live.source_head(),
+        lag_blocks: health.lag_blocks,
+        tail_blocks: health.queue_depth,
+        ready,
+        not_ready_reason: health.not_ready_reason,
+        paused: health.paused,
+        paused_reason: health.paused_reason,
+        trouble: error.clone(),
+        error,
+        coverage,
+        storage: Storage {
+            segments,
+            batches,
+            tiers: report.tiers,
+            runs,
+            packs,
+            logs: report.logs,
+            bytes: report.stored_bytes,
         },
-        "ingested": chain.live.ingested(),
-        "endpoints": chain.live.endpoints(),
-        "reorgs": chain.live.reorgs().into_iter().map(reorg).collect::<Vec<_>>(),
-    })
+        ingested: chain.live.ingested(),
+        endpoints: chain.live.endpoints(),
+        reorgs: chain.live.reorgs(),
+    }
 }
 
-fn block((block, timestamp): (BlockRef, u64)) -> Value {
-    json!({ "number": block.number, "hash": block.hash.to_string(), "timestamp": timestamp })
-}
-
-fn reorg(reorg: Reorg) -> Value {
-    json!({
-        "at": reorg.at,
-        "depth": reorg.depth,
-        "from": block_json(reorg.from),
-        "to": block_json(reorg.to),
-    })
+fn timed((block, timestamp): (BlockRef, u64)) -> TimedBlock {
+    TimedBlock {
+        number: block.number,
+        hash: block.hash.into(),
+        timestamp,
+    }
 }
 
 /// The archived intervals with their verification levels.
-fn intervals(view: &View<'_>) -> Vec<Value> {
+fn intervals(view: &View<'_>) -> Vec<Interval> {
     let archive = view.archive.iter();
     let covered = archive.flat_map(|archive: &Pinned| archive.coverage(DatasetSet::CLOCK, None));
-    let json = |(range, proof): (_, Proof)| interval_json(range, proof.logs());
-    covered.take(INTERVALS_MAX).map(json).collect()
+    let intervals = covered.map(|(range, proof)| Interval::new(range, proof.logs()));
+    intervals.take(INTERVALS_MAX).collect()
 }

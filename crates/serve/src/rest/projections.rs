@@ -9,13 +9,16 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use chronolith_projection::{ChainOverview, Database, Result as QueryResult, overview};
-use serde_json::{Value, json};
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::health::without_host;
 use crate::http::context::Context;
+use crate::openapi::add_field;
 
 /// For how long an answer is at least reused.
 const FRESH: Duration = Duration::from_secs(1);
@@ -106,21 +109,74 @@ impl ProjectionsCache {
     }
 }
 
+/// The state of the projections.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Projections {
+    /// False where nothing is projected here.
+    enabled: bool,
+    /// When the database was read, in seconds since 1970.
+    as_of: u64,
+    /// The chains that are served here and have projections.
+    chains: Vec<ChainProjections>,
+}
+
+/// A chain and its projections.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = describe_details)]
+struct ChainProjections {
+    /// The source's newest block, where it is known.
+    source_head: Option<u64>,
+    /// Blocks between that and the newest that was seen.
+    head_lag_blocks: Option<u64>,
+    #[serde(flatten)]
+    overview: ChainOverview,
+}
+
+/// Describes what the kinds of projections add to an overview: [`ChainOverview::details`].
+fn describe_details(schema: &mut Schema) {
+    schema.insert("additionalProperties".to_owned(), false.into());
+    for (name, of, description) in [
+        (
+            "versions",
+            "ContractVersion",
+            "Versions of the ADFS contract, the newest first.",
+        ),
+        ("recentFees", "RecentFee", "The newest fee events."),
+        (
+            "latestFeeds",
+            "LatestFeed",
+            "Feeds that were confirmed last.",
+        ),
+    ] {
+        let items = Schema::new_ref(format!("#/components/schemas/{of}"));
+        let list = json!({ "type": "array", "items": items, "description": description });
+        add_field(schema, name, list);
+    }
+}
+
 pub(crate) async fn get_projections(
     State(context): State<Context>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Projections>, ApiError> {
     let now = (context.clock)();
     let cache = &context.projections;
     let Some(database) = &cache.database else {
-        return Ok(Json(json!({ "enabled": false, "asOf": now, "chains": [] })));
+        return Ok(Json(Projections {
+            enabled: false,
+            as_of: now,
+            chains: Vec::new(),
+        }));
     };
     let served: Vec<u64> = context.served.iter().map(|chain| chain.id).collect();
     match cache.get(now, overview(database, &served)).await {
         Overview::Known { as_of, chains } => {
             let chains = chains.iter().filter_map(|chain| about(&context, chain));
-            let chains: Vec<Value> = chains.collect();
-            let answer = json!({ "enabled": true, "asOf": as_of, "chains": chains });
-            Ok(Json(answer))
+            Ok(Json(Projections {
+                enabled: true,
+                as_of,
+                chains: chains.collect(),
+            }))
         }
         Overview::Unavailable { since } => {
             let message = format!(
@@ -135,7 +191,7 @@ pub(crate) async fn get_projections(
 }
 
 /// A chain with the head of its source; none where it is not served here.
-fn about(context: &Context, chain: &ChainOverview) -> Option<Value> {
+fn about(context: &Context, chain: &ChainOverview) -> Option<ChainProjections> {
     let id = u64::try_from(chain.chain_id).ok()?;
     let source_head = context.served.find(id)?.live.source_head();
     let seen = chain
@@ -144,12 +200,11 @@ fn about(context: &Context, chain: &ChainOverview) -> Option<Value> {
     let lag = source_head
         .zip(seen)
         .map(|(head, seen)| head.saturating_sub(seen));
-    let overview = serde_json::to_value(redacted(chain.clone()));
-    let mut overview = overview.expect("an overview serializes");
-    let fields = overview.as_object_mut().expect("an overview is an object");
-    fields.insert("sourceHead".to_owned(), json!(source_head));
-    fields.insert("headLagBlocks".to_owned(), json!(lag));
-    Some(overview)
+    Some(ChainProjections {
+        source_head,
+        head_lag_blocks: lag,
+        overview: redacted(chain.clone()),
+    })
 }
 
 /// Without host names and names of operators.

@@ -6,19 +6,56 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use futures::future::join_all;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{PathParams, chain, parameters};
 use crate::chain::ServedChain;
-use crate::error::{ApiError, ErrorCode, excerpt};
+use crate::error::{ApiError, ErrorBody, ErrorCode, excerpt};
 use crate::http::context::Context;
+use crate::names::Hash;
 use crate::rpc::Object;
 use crate::times::{BlockAtTime, Direction, TimeLookupError, Timestamp, parse_time};
 use crate::view::View;
 
 /// Each lookup may read the hash of its block, which is slow with a remote store.
 const LOOKUPS_AT_ONCE: usize = 16;
+
+/// The block that was found.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("examples" = [{
+    "number": 41, "timestamp": 1_600_000_492, "indexedUpTo": 1000, "finalized": true, "settled": true,
+    "hash": "0xb3ee04ceff86d9642855b17d44a9f8830e2d7705cf55ac62f2025c702e8d48e2",
+}]))]
+pub(crate) struct FoundBlock {
+    /// Its number.
+    number: u64,
+    /// Its time, in seconds since 1970.
+    timestamp: u64,
+    hash: Hash,
+    /// Whether it is archived, so that no reorg can replace it.
+    finalized: bool,
+    /// Whether a block on the other side of the time is known. If not, a later block may be the answer.
+    settled: bool,
+    /// The newest block that is served.
+    indexed_up_to: Option<u64>,
+}
+
+impl FoundBlock {
+    pub(crate) fn new(view: &View<'_>, found: &BlockAtTime) -> Self {
+        let clock = found.clock;
+        Self {
+            number: clock.number,
+            timestamp: clock.timestamp,
+            hash: clock.hash.into(),
+            finalized: clock.number < view.tail_start(),
+            settled: found.settled,
+            indexed_up_to: view.head().map(|head| head.number),
+        }
+    }
+}
 
 /// The parameters of a lookup, parsed before any chain is read.
 struct TimeLookup {
@@ -49,7 +86,7 @@ pub(crate) async fn one(
     State(context): State<Context>,
     PathParams((id, direction, time)): PathParams<(String, String, String)>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<FoundBlock>, ApiError> {
     let mut lookup = TimeLookup::new(&direction, &time, false)?;
     for (_, value) in parameters(
         query.as_deref(),
@@ -69,30 +106,57 @@ pub(crate) async fn one(
     look_up(chain(&context, &id)?, &lookup).await.map(Json)
 }
 
-/// Several lookups in one request.
-#[derive(Deserialize)]
+/// Many lookups.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Many {
+#[schemars(rename = "TimeLookups")]
+pub(crate) struct Many {
+    /// At most 1,000.
+    #[schemars(with = "Vec<Item>", length(max = 1_000))]
     items: Vec<Object<Item>>,
 }
 
-#[derive(Deserialize)]
+/// One lookup.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "TimeLookup")]
 struct Item {
+    /// Which chain: its id, or the name of a Stellar chain.
     chain_id: ChainName,
+    /// Seconds, milliseconds (from 100,000,000,000 on) or ISO 8601, not before 1970; what has no zone is UTC.
+    /// Something else fails this item alone.
+    #[schemars(extend("examples" = [1_600_000_500, "2020-09-13"]))]
     time: Value,
+    /// `before`, `after` or `closest`, as a `Direction`. Another word fails this item alone.
+    #[schemars(example = &"before")]
     direction: String,
+    /// Whether a block at exactly this time counts; `closest` always counts it.
     #[serde(default)]
     inclusive: bool,
 }
 
-/// A chain's id. Stellar chains have names too: their ids are too large for clients whose numbers are
-/// floating point.
-#[derive(Deserialize)]
+// Ids of Stellar chains are too large for clients whose numbers are floating point.
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(inline)]
 enum ChainName {
-    Id(u64),
+    Id(#[schemars(range(max = u64::MAX))] u64),
     Name(String),
+}
+
+/// Blocks, or why there is none.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TimeResults {
+    /// One for each item, in the same order.
+    results: Vec<TimeResult>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum TimeResult {
+    Found(FoundBlock),
+    Failed(ErrorBody),
 }
 
 impl ChainName {
@@ -107,7 +171,7 @@ impl ChainName {
 pub(crate) async fn many(
     State(context): State<Context>,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<TimeResults>, ApiError> {
     let body = context.read(body).await?;
     let many: Object<Many> = serde_json::from_slice(&body.bytes)
         .map_err(|error| ApiError::new(ErrorCode::InvalidBody, format!("invalid body: {error}")))?;
@@ -122,11 +186,11 @@ pub(crate) async fn many(
         let looked_up = items.iter().map(|Object(item)| lookup_item(&context, item));
         results.extend(join_all(looked_up).await);
     }
-    Ok(Json(json!({ "results": results })))
+    Ok(Json(TimeResults { results }))
 }
 
 /// The result of one of several lookups: a block or an error.
-async fn lookup_item(context: &Context, item: &Item) -> Value {
+async fn lookup_item(context: &Context, item: &Item) -> TimeResult {
     // Any other value is an invalid time, which is the error of this item alone.
     let time = match &item.time {
         Value::String(text) => text.clone(),
@@ -136,10 +200,13 @@ async fn lookup_item(context: &Context, item: &Item) -> Value {
         let lookup = TimeLookup::new(&item.direction, &time, item.inclusive)?;
         look_up(chain(context, &item.chain_id.text())?, &lookup).await
     };
-    looked_up.await.unwrap_or_else(|error| error.rest_json())
+    match looked_up.await {
+        Ok(found) => TimeResult::Found(found),
+        Err(error) => TimeResult::Failed(error.into()),
+    }
 }
 
-async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<Value, ApiError> {
+async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<FoundBlock, ApiError> {
     let (view, answer) = match look_once(chain, lookup).await? {
         // An object of this state may be removed by now: retry with a newer one.
         (_, Err(TimeLookupError::Fault(_))) => {
@@ -149,7 +216,7 @@ async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<Value, ApiE
         answered => answered,
     };
     answer
-        .map(|found| found_json(&view, &found))
+        .map(|found| FoundBlock::new(&view, &found))
         .map_err(|missing| refusal(&view, lookup, missing))
 }
 
@@ -188,17 +255,4 @@ fn refusal(view: &View<'_>, lookup: &TimeLookup, missing: TimeLookupError) -> Ap
         ),
         TimeLookupError::Fault(fault) => fault.into(),
     }
-}
-
-/// A block by time, as JSON.
-pub(crate) fn found_json(view: &View<'_>, found: &BlockAtTime) -> Value {
-    let clock = found.clock;
-    json!({
-        "number": clock.number,
-        "timestamp": clock.timestamp,
-        "indexedUpTo": view.head().map(|head| head.number),
-        "hash": clock.hash.to_string(),
-        "finalized": clock.number < view.tail_start(),
-        "settled": found.settled,
-    })
 }

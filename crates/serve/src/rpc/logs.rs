@@ -2,7 +2,7 @@
 
 use chronolith_model::{BlockRange, Cursor, Hash32, LogFilter, Order};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::reply::Answer;
 use super::tags::resolve;
@@ -13,7 +13,7 @@ use crate::error::{ApiError, ErrorCode, retry_hint};
 use crate::http::body::LogsAnswer;
 use crate::http::context::Context;
 use crate::logs::Page;
-use crate::names::block_json;
+use crate::names::BlockJson;
 use crate::view::View;
 
 /// How many ancestors an error lists: a client finds the common one among them.
@@ -88,12 +88,12 @@ pub(crate) async fn page_answer(
     range: BlockRange,
     page: Page,
 ) -> Result<LogsAnswer, ApiError> {
-    let block = async |number: u64| -> Result<Option<Value>, ApiError> {
+    let block = async |number: u64| -> Result<Option<BlockJson>, ApiError> {
         let clock = view.clock(number).await?;
-        Ok(clock.map(|clock| block_json(clock.block_ref())))
+        Ok(clock.map(|clock| clock.block_ref().into()))
     };
     let mut suffix = Vec::with_capacity(SUFFIX_BYTES);
-    let finalized = view.finalized_head().map(block_json);
+    let finalized = view.finalized_head().map(BlockJson::from);
     field(&mut suffix, "finalizedHead", &finalized);
     field(&mut suffix, "fromBlock", &block(range.start).await?);
     field(
@@ -139,7 +139,7 @@ async fn check_anchor(
         let Ok(Some(clock)) = view.clock(number).await else {
             break;
         };
-        ancestors.push(block_json(clock.block_ref()));
+        ancestors.push(BlockJson::from(clock.block_ref()));
     }
     let message = format!(
         "block {number} is another one here: go back to a block of `ancestors` that you know"

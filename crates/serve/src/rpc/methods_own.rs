@@ -1,6 +1,8 @@
 //! `chronolith_*` methods: coverage, and blocks by time. And `eth_syncing` and `eth_capabilities`, by
 //! which routers choose a node.
 
+use std::collections::BTreeMap;
+
 use chronolith_archive::Pinned;
 use chronolith_model::{Dataset, DatasetSet, Scope};
 use serde::Deserialize;
@@ -9,8 +11,8 @@ use serde_json::{Value, json};
 use super::reply::Answer;
 use super::wire::{Object, Params};
 use crate::error::{ApiError, ErrorCode};
-use crate::names::{block_json, dataset_names, interval_json, scope_text};
-use crate::rest::times::found_json;
+use crate::names::{BlockJson, Interval, dataset_names, scope_text};
+use crate::rest::times::FoundBlock;
 use crate::times::{Direction, TimeLookupError, parse_time};
 use crate::view::View;
 
@@ -71,19 +73,19 @@ fn oldest(view: &View<'_>, datasets: DatasetSet) -> Option<u64> {
 
 /// The covered intervals of each dataset, with their verification levels.
 pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
-    let of = |dataset: Dataset| -> Vec<Value> {
+    let of = |dataset: Dataset| -> Vec<Interval> {
         let archive = view.archive.iter();
         let coverage =
             archive.flat_map(|archive: &Pinned| archive.coverage(DatasetSet::of(&[dataset]), None));
         coverage
-            .map(|(range, proof)| interval_json(range, proof.of(dataset)))
+            .map(|(range, proof)| Interval::new(range, proof.of(dataset)))
             .collect()
     };
-    let by_dataset: serde_json::Map<String, Value> = view
+    let by_dataset: BTreeMap<&str, Vec<Interval>> = view
         .chain
         .datasets
         .iter()
-        .map(|dataset| (dataset.name().to_owned(), of(dataset).into()))
+        .map(|dataset| (dataset.name(), of(dataset)))
         .collect();
     let tail = view.tail_range();
     let tail = view.tail.proof_of(tail).map(|proof| (tail, proof));
@@ -91,9 +93,9 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
         "datasets": dataset_names(view.chain.datasets),
         "scope": scope_text(&view.chain.scope),
         "finalized": by_dataset,
-        "tail": tail.map(|(range, proof)| interval_json(range, proof.logs())),
-        "head": view.head().map(block_json),
-        "finalizedHead": view.finalized_head().map(block_json),
+        "tail": tail.map(|(range, proof)| Interval::new(range, proof.logs())),
+        "head": view.head().map(BlockJson::from),
+        "finalizedHead": view.finalized_head().map(BlockJson::from),
         "sourceHead": view.chain.live.source_head(),
     })))
 }
@@ -124,7 +126,7 @@ pub(super) async fn block_by_time(
         ApiError::params("time must be seconds, milliseconds or an ISO 8601 date")
     })?;
     match view.at(time, direction, request.inclusive).await {
-        Ok(found) => Ok(Answer::json(&found_json(view, &found))),
+        Ok(found) => Ok(Answer::json(&json!(FoundBlock::new(view, &found)))),
         Err(TimeLookupError::NotFound) => Ok(Answer::null()),
         Err(TimeLookupError::NotIndexedYet) => {
             let message = "blocks of that time are not indexed yet: retry";

@@ -1,0 +1,164 @@
+//! The API description: OpenAPI 3.1, at `/openapi.json`, from `chronolith openapi`, and as a page at `/docs`.
+//!
+//! The schemas of REST answers are derived from the types that are serialized. Paths, parameters, error responses
+//! and the schemas of answers that are written without a type are data: `openapi.json`. The JSON-RPC methods are
+//! the rows of `openapi/methods.json`.
+
+mod methods;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use self::methods::{Families, RequestBody};
+use crate::fees;
+use crate::http::Health;
+use crate::rest::chains::{Chain, IndexingStatus};
+use crate::rest::overview::Overview;
+use crate::rest::projections::Projections;
+use crate::rest::ranges::Ranges;
+use crate::rest::times::{FoundBlock, Many, TimeResults};
+
+/// The public API as OpenAPI 3.1.
+pub static OPENAPI: &LazyLock<String> = &TEXT;
+
+static TEXT: LazyLock<String> =
+    LazyLock::new(|| describe().expect("tests parse the data and print the description"));
+
+/// Raw parts keep the order of the file, which the page shows.
+#[derive(Deserialize, Serialize)]
+struct Document<'a> {
+    openapi: &'a str,
+    #[serde(borrow)]
+    info: &'a RawValue,
+    #[serde(borrow)]
+    tags: &'a RawValue,
+    #[serde(borrow)]
+    paths: &'a RawValue,
+    #[serde(borrow)]
+    components: Components<'a>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Components<'a> {
+    #[serde(borrow)]
+    parameters: &'a RawValue,
+    #[serde(skip_deserializing)]
+    request_bodies: BTreeMap<String, RequestBody>,
+    responses: BTreeMap<String, Value>,
+    schemas: BTreeMap<String, Value>,
+}
+
+fn describe() -> serde_json::Result<String> {
+    let mut document: Document<'_> = serde_json::from_str(include_str!("openapi.json"))?;
+    let families: Families = serde_json::from_str(include_str!("openapi/methods.json"))?;
+    let parts = &mut document.components;
+    for (prefix, family) in [("", families.evm), ("Stellar", families.stellar)] {
+        family.describe(prefix, &mut parts.request_bodies, &mut parts.schemas);
+    }
+    parts.responses.values_mut().for_each(expand);
+    extend(&mut parts.schemas);
+    for (name, schema) in derived() {
+        // The data has schemas that a type cannot say.
+        parts.schemas.entry(name).or_insert(schema);
+    }
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
+/// Adds the fields of the schema that `x-extends` names. With `allOf` the page could show no table of them.
+fn extend(schemas: &mut BTreeMap<String, Value>) {
+    let originals = schemas.clone();
+    for schema in schemas.values_mut() {
+        let fields = schema.as_object_mut();
+        let base = fields.and_then(|fields| fields.remove("x-extends"));
+        let base = base.and_then(|name| originals.get(name.as_str()?));
+        for part in ["properties", "required"] {
+            let base = base.and_then(|base| base.get(part));
+            match (schema.get_mut(part), base) {
+                (Some(Value::Object(own)), Some(Value::Object(all))) => {
+                    for (name, field) in all {
+                        own.entry(name).or_insert_with(|| field.clone());
+                    }
+                }
+                (Some(Value::Array(own)), Some(Value::Array(all))) => own.extend(all.clone()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// An error response as OpenAPI has it, from the name of its schema and an example.
+fn expand(response: &mut Value) {
+    if let Some(fields) = response.as_object_mut()
+        && let Some(Value::String(schema)) = fields.remove("schema")
+    {
+        let example = fields.remove("example");
+        let content = json!({ "schema": reference(&schema), "example": example });
+        fields.insert("content".to_owned(), json!({ "application/json": content }));
+    }
+}
+
+/// Adds a field that is always there.
+pub(crate) fn add_field(to: &mut Schema, name: &str, field: Value) {
+    if let Some(Value::Object(fields)) = to.get_mut("properties") {
+        fields.insert(name.to_owned(), field);
+    }
+    if let Some(Value::Array(required)) = to.get_mut("required") {
+        required.push(name.into());
+    }
+}
+
+fn reference(schema: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{schema}") })
+}
+
+/// The schemas of answers and bodies that have a type.
+fn derived() -> impl Iterator<Item = (String, Value)> {
+    let settings = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into())
+        .with_transform(RecursiveTransform(tidy));
+    let mut bodies = settings.clone().for_deserialize().into_generator();
+    bodies.subschema_for::<Many>();
+    let mut answers = settings.for_serialize().into_generator();
+    answers.subschema_for::<Chain>();
+    answers.subschema_for::<Ranges>();
+    answers.subschema_for::<FoundBlock>();
+    answers.subschema_for::<TimeResults>();
+    answers.subschema_for::<IndexingStatus>();
+    answers.subschema_for::<Overview>();
+    answers.subschema_for::<Projections>();
+    answers.subschema_for::<Health>();
+    fees::describe(&mut answers);
+    let answers = answers.take_definitions(true).into_iter();
+    answers.chain(bodies.take_definitions(true))
+}
+
+/// What holds for every type: an object has no other fields, an integer is not negative, and a text is one line.
+fn tidy(schema: &mut Schema) {
+    let Some(fields) = schema.as_object_mut() else {
+        return;
+    };
+    if let Some(Value::String(text)) = fields.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
+    if fields.contains_key("properties") {
+        let others = fields.entry("additionalProperties");
+        others.or_insert(false.into());
+    }
+    // One type, or a list with null.
+    let kind = fields.get("type").map(Value::to_string).unwrap_or_default();
+    if kind.contains("integer") {
+        fields.entry("minimum").or_insert(0.into());
+    }
+    // The size of a number in Rust is no part of the API.
+    if kind.contains("integer") || kind.contains("number") {
+        fields.remove("format");
+    }
+}
