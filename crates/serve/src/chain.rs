@@ -162,8 +162,8 @@ pub struct Ingested {
 #[derive(Clone)]
 pub struct ServedChains {
     chains: Arc<[Arc<ServedChain>]>,
-    fees: Option<Database>,
-    projections: Option<Database>,
+    pub(crate) fees: Option<Database>,
+    pub(crate) projections: Option<Database>,
 }
 
 impl ServedChains {
@@ -189,14 +189,6 @@ impl ServedChains {
     pub fn with_projections(mut self, database: Option<Database>) -> Self {
         self.projections = database;
         self
-    }
-
-    pub(crate) fn projections(&self) -> Option<&Database> {
-        self.projections.as_ref()
-    }
-
-    pub(crate) fn fees(&self) -> Option<&Database> {
-        self.fees.as_ref()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<ServedChain>> {

@@ -139,7 +139,7 @@ async fn get_fees(
     State(context): State<Context>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, FeesError> {
-    let database = require(context.served.fees())?;
+    let database = require(context.served.fees.as_ref())?;
     let pairs = request::pairs(query.as_deref());
     if !request::is_list(&pairs) {
         let page = legacy::answer(database, &pairs).await?;
@@ -154,7 +154,7 @@ async fn get_totals(
     State(context): State<Context>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, FeesError> {
-    let database = require(context.served.fees())?;
+    let database = require(context.served.fees.as_ref())?;
     let request = request::parse(query.as_deref())?;
     let list = with_timeout(fees::totals(database, &request)).await?;
     dto::respond(&request, &list, dto::total)

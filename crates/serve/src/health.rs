@@ -9,7 +9,7 @@ use crate::renamed::describe_old_names;
 
 /// The health of a chain.
 // The requirements prescribe the names of most fields.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = describe_old_names)]
 pub struct ChainHealth {
@@ -126,7 +126,7 @@ pub struct L1Health {
 }
 
 /// The health of a chain's endpoints.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct RpcHealth {
     /// `down` where no endpoint answers.
     #[schemars(extend("enum" = ["healthy", "down"]))]
@@ -137,13 +137,14 @@ pub struct RpcHealth {
 }
 
 /// The state of the connections to endpoints.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum ConnectionState {
     Healthy,
     Connecting,
     Down,
+    #[default]
     Off,
 }
 
@@ -153,28 +154,8 @@ impl ChainHealth {
     pub fn new(chain: u64, name: &str) -> Self {
         Self {
             chain,
-            version: None,
-            topics_watching: None,
             name: name.to_owned(),
-            rpc: RpcHealth {
-                http: ConnectionState::Off,
-                ws: ConnectionState::Off,
-            },
-            queue_depth: 0,
-            paused: false,
-            halted: false,
-            paused_reason: None,
-            error: None,
-            dropped_rules: Vec::new(),
-            not_ready_reason: None,
-            last_success_seconds: None,
-            last_seen_block: None,
-            last_safe_block: None,
-            last_backfill_block: None,
-            lag_blocks: None,
-            last_safe_inclusion: None,
-            l1: None,
-            projections: None,
+            ..Self::default()
         }
     }
 

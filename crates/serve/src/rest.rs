@@ -12,6 +12,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Method;
 use axum::http::request::Parts;
+use chronolith_model::Order;
 use serde::de::DeserializeOwned;
 
 use crate::chain::ServedChain;
@@ -86,6 +87,15 @@ pub(crate) fn parameters(
         all.push((name.into_owned(), value.into_owned()));
     }
     Ok(all)
+}
+
+/// The parameter `order`.
+pub(crate) fn order(value: &str) -> Result<Order, String> {
+    match value {
+        "asc" => Ok(Order::Ascending),
+        "desc" => Ok(Order::Descending),
+        _ => Err("want asc or desc".to_owned()),
+    }
 }
 
 /// No such path.

@@ -7,7 +7,7 @@ use chronolith_projection_fees::{FeeFilter, FeeRequest, FeeStatus, event_named};
 use super::FeesError;
 use super::cursor::CursorText;
 use crate::error::ErrorCode;
-use crate::rest::parameters;
+use crate::rest::{order, parameters};
 use crate::rpc::Fixed;
 use crate::times::parse_time;
 
@@ -144,14 +144,6 @@ fn limit(value: &str) -> Result<usize, String> {
     limit
         .filter(|limit| (1..=LIMIT_MAX).contains(limit))
         .ok_or_else(|| format!("want a number from 1 to {LIMIT_MAX}"))
-}
-
-fn order(value: &str) -> Result<Order, String> {
-    match value {
-        "asc" => Ok(Order::Ascending),
-        "desc" => Ok(Order::Descending),
-        _ => Err("want asc or desc".to_owned()),
-    }
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Context {
         Self {
             limits,
             meters: Meters::new(served.iter().map(|chain| &**chain)),
-            projections: Arc::new(ProjectionsCache::new(served.projections().cloned())),
+            projections: Arc::new(ProjectionsCache::new(served.projections.clone())),
             served,
             started: clock(),
             clock,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
+use axum::{Json, Router};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ pub(crate) fn health<S>(probe: Arc<dyn Probe>) -> MethodRouter<S> {
 
 /// The process runs; nothing else is checked.
 async fn live() -> Response {
-    json_of(StatusCode::OK, &json!({ "status": "ok" }))
+    Json(json!({ "status": "ok" })).into_response()
 }
 
 /// 200 where every chain is ready, else 503. The body lists every chain either way.
@@ -80,12 +80,7 @@ fn health_response(chains: Vec<ChainHealth>) -> Response {
     };
     let chains = chains.iter().map(|chain| with_old_names(json!(chain)));
     let chains = chains.collect();
-    json_of(code, &json!(Health { status, chains }))
-}
-
-fn json_of(code: StatusCode, value: &Value) -> Response {
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    (code, kind, value.to_string()).into_response()
+    (code, Json(Health { status, chains })).into_response()
 }
 
 #[cfg(test)]

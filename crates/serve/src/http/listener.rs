@@ -77,7 +77,11 @@ pub async fn listen(
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT);
-            let io = TokioIo::new(Timed::new(stream));
+            let io = TokioIo::new(Timed {
+                stream,
+                deadline: None,
+                slow: None,
+            });
             if let Err(error) = http.serve_connection(io, service).await {
                 tracing::debug!(%error, "connection failed");
             }
@@ -96,14 +100,6 @@ struct Timed {
 }
 
 impl Timed {
-    fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            deadline: None,
-            slow: None,
-        }
-    }
-
     fn timed(
         &mut self,
         context: &mut Context<'_>,

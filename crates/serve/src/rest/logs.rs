@@ -4,9 +4,9 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use chronolith_model::{BlockRange, Clause, LogFilter, Order};
+use chronolith_model::{BlockRange, Clause, LogFilter};
 
-use super::{PathParams, chain, parameters};
+use super::{PathParams, chain, order, parameters};
 use crate::cursor;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::body::{LogFormat, LogsAnswer, ResponseBody};
@@ -107,13 +107,7 @@ fn parse(context: &Context, query: Option<&str>) -> Result<LogsRequest, ApiError
                 let message = || bad(&name, &format!("want a number from 1 to {max}"));
                 request.filter.limit = Some(limit.ok_or_else(message)?);
             }
-            "order" => {
-                request.filter.order = match value.as_str() {
-                    "asc" => Order::Ascending,
-                    "desc" => Order::Descending,
-                    _ => return Err(bad(&name, "want asc or desc")),
-                }
-            }
+            "order" => request.filter.order = order(&value).map_err(refused)?,
             "cursor" => {
                 let read = cursor::parse(&value);
                 let message = || bad(&name, "it is not a cursor of this API");

@@ -177,12 +177,6 @@ pub(crate) struct Alternatives<const N: usize> {
     given: usize,
 }
 
-impl<const N: usize> Alternatives<N> {
-    fn new(clause: Clause, given: usize) -> Self {
-        Self { clause, given }
-    }
-}
-
 impl<'de, const N: usize> Deserialize<'de> for Alternatives<N> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(AlternativesVisitor::<N>)
@@ -205,15 +199,15 @@ impl<'de, const N: usize> Visitor<'de> for AlternativesVisitor<N> {
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
         let value = Fixed::<N>::parse(text).map_err(E::custom)?;
         let clause = Clause::OneOf(vec![Bytes::copy_from_slice(&value.0)]);
-        Ok(Alternatives::new(clause, 1))
+        Ok(Alternatives { clause, given: 1 })
     }
 
     // The limit of the settings is checked later. Here the size of the body bounds them.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut values = Vec::new();
-        let (mut count, mut any) = (0, false);
+        let (mut given, mut any) = (0, false);
         while let Some(value) = list.next_element::<Option<Fixed<N>>>()? {
-            count += 1;
+            given += 1;
             match value {
                 Some(value) => values.push(Bytes::copy_from_slice(&value.0)),
                 // Among alternatives null means any, as it does alone.
@@ -227,7 +221,7 @@ impl<'de, const N: usize> Visitor<'de> for AlternativesVisitor<N> {
         } else {
             Clause::OneOf(values)
         };
-        Ok(Alternatives::new(clause, count))
+        Ok(Alternatives { clause, given })
     }
 }
 
