@@ -50,7 +50,7 @@ pub enum Body<'a> {
     Bytes {
         /// What its hash is computed from.
         bytes: &'a [u8],
-        /// Fields that are not in the bytes, as one source said them.
+        /// Fields that are not in the bytes, as one source served them.
         others: Option<&'a [u8]>,
         /// Whether the block's time is shown with it, as it was when it came.
         shows_time: bool,
@@ -129,7 +129,7 @@ impl<'a> Body<'a> {
     /// # Errors
     /// Where the bytes are not a transaction.
     pub fn write_json(&self, place: &Place, out: &mut Vec<u8>) -> Result<(), BodyError> {
-        let (bytes, others, shows_time) = match self {
+        let (bytes, others, shows_time) = match *self {
             Self::Json(json) => {
                 out.extend_from_slice(json);
                 return Ok(());
@@ -138,7 +138,7 @@ impl<'a> Body<'a> {
                 bytes,
                 others,
                 shows_time,
-            } => (bytes, others, *shows_time),
+            } => (bytes, others, shows_time),
         };
         let decoded = Decoded::new(bytes).ok_or(MALFORMED)?;
         let shown = Shown {
@@ -149,22 +149,21 @@ impl<'a> Body<'a> {
             index: place.index,
             base_fee: place.base_fee,
         };
-        let claims = match others {
+        let others = match others {
             Some(others) => serde_json::from_slice(others).map_err(|_| MALFORMED)?,
             None => Members(Vec::new()),
         };
-        // What the bytes tell is shown from them alone, whatever was said of it.
-        let is_claimed = |name: &str| name != UNPROVEN && !decoded.derives(name, place.base_fee);
-        let claims = claims.0.iter().filter(|(name, _)| is_claimed(name));
-        let mut claims: Vec<(&str, &str)> = claims
-            .map(|(name, value)| (name.as_str(), value.get()))
-            .collect();
+        // What follows from the bytes is shown from them alone.
+        let is_other = |name: &str| name != UNPROVEN && !decoded.derives(name, place.base_fee);
+        let others = others.0.iter().filter(|(name, _)| is_other(name));
+        let others = others.map(|(name, value)| (name.as_str(), value.get()));
+        let mut others: Vec<(&str, &str)> = others.collect();
         let price = decoded.claimed_price(place.base_fee, place.claimed_base_fee);
-        let price = price.filter(|_| claims.iter().all(|(name, _)| *name != "gasPrice"));
-        claims.extend(price.as_deref().map(|price| ("gasPrice", price)));
-        let names: Vec<&str> = claims.iter().map(|(name, _)| *name).collect();
+        let price = price.filter(|_| others.iter().all(|(name, _)| *name != "gasPrice"));
+        others.extend(price.as_deref().map(|price| ("gasPrice", price)));
+        let names: Vec<&str> = others.iter().map(|(name, _)| *name).collect();
         let mut object = decoded.write(&shown, &names, out);
-        for (name, value) in claims {
+        for (name, value) in others {
             object.raw(&escaped(name), value);
         }
         object.unproven(&names);
@@ -181,7 +180,7 @@ pub struct Call<'a> {
     pub to: Option<Address>,
 }
 
-/// The archived form of a transaction whose bytes are known. What cannot be told from the bytes is
+/// The archived form of a transaction whose bytes are known. What does not follow from the bytes is
 /// kept beside them, and named in `unprovenFields`, which readers see. In a block without a
 /// base fee that its hash covers, the price that was paid is such a field.
 #[must_use]

@@ -2,6 +2,7 @@
 
 mod beside;
 mod encode;
+mod layout;
 mod read;
 mod show;
 
@@ -30,90 +31,115 @@ pub(crate) mod arbitrum {
     pub(crate) const INTERNAL: u8 = 0x6a;
 }
 
+/// Numbers that the bytes of some type hold.
+const NUMBERS: [&str; 21] = [
+    "chainId",
+    "nonce",
+    "gas",
+    "gasPrice",
+    "maxFeePerGas",
+    "maxPriorityFeePerGas",
+    "maxFeePerBlobGas",
+    "value",
+    "v",
+    "r",
+    "s",
+    "yParity",
+    "mint",
+    "queueIndex",
+    // Named even where it is zero, which tells the old form of Celo from Ethereum's.
+    "gatewayFee",
+    "maxRefund",
+    "submissionFeeRefund",
+    "l1BaseFee",
+    "depositValue",
+    "retryValue",
+    "maxSubmissionFee",
+];
+const ADDRESSES: [&str; 8] = [
+    "from",
+    "to",
+    "sender",
+    "feeCurrency",
+    "gatewayFeeRecipient",
+    "refundTo",
+    "retryTo",
+    "beneficiary",
+];
+const HASHES: [&str; 3] = ["sourceHash", "requestId", "ticketId"];
+const DATA: [&str; 2] = ["input", "retryData"];
+const FLAGS: [&str; 2] = ["isSystemTx", "ethCompatible"];
+
 /// The fields of a transaction as they came. None is believed: the hash of the bytes that they make
-/// tells whether they are right.
+/// shows whether they are right.
 #[derive(Debug, Default)]
 pub struct TxFields<'a> {
     /// What the node calls it.
     pub hash: B256,
-    /// Who sent it, as the node says. It is in the bytes of some types only.
-    pub from: Option<Address>,
-    /// Whom it calls; none where it creates a contract.
-    pub to: Option<Address>,
-    pub(crate) kind: u64,
-    pub(crate) chain_id: Option<U256>,
-    pub(crate) nonce: Option<U256>,
-    pub(crate) gas: Option<U256>,
-    pub(crate) gas_price: Option<U256>,
-    pub(crate) max_fee: Option<U256>,
-    pub(crate) max_priority_fee: Option<U256>,
-    pub(crate) max_blob_fee: Option<U256>,
-    pub(crate) value: Option<U256>,
-    pub(crate) input: Option<Bytes>,
-    pub(crate) v: Option<U256>,
-    pub(crate) r: Option<U256>,
-    pub(crate) s: Option<U256>,
-    pub(crate) y_parity: Option<U256>,
-    pub(crate) access_list: Vec<AccessItem>,
-    pub(crate) blob_hashes: Vec<B256>,
-    pub(crate) authorizations: Vec<Authorization>,
-    pub(crate) source_hash: Option<B256>,
-    pub(crate) mint: Option<U256>,
-    pub(crate) is_system: Option<bool>,
-    pub(crate) queue_index: Option<U256>,
-    pub(crate) sender: Option<Address>,
-    pub(crate) celo: CeloFields,
-    pub(crate) arbitrum: ArbitrumFields,
-    /// Whether the time of the block was told with it.
+    kind: u64,
+    /// Values in the order of the names above.
+    numbers: [Option<U256>; NUMBERS.len()],
+    addresses: [Option<Address>; ADDRESSES.len()],
+    hashes: [Option<B256>; HASHES.len()],
+    data: [Option<Bytes>; DATA.len()],
+    flags: [Option<bool>; FLAGS.len()],
+    access_list: Vec<AccessItem>,
+    blob_hashes: Vec<B256>,
+    authorizations: Vec<Authorization>,
+    /// Whether the time of the block came with it.
     pub(crate) has_block_time: bool,
     /// Fields that no type of transaction has in its bytes, as they came.
-    pub(crate) others: Vec<(String, &'a RawValue)>,
+    others: Vec<(String, &'a RawValue)>,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct CeloFields {
-    pub(crate) fee_currency: Option<Address>,
-    pub(crate) gateway_recipient: Option<Address>,
-    /// Named even where it is zero, which tells the old form from Ethereum's.
-    pub(crate) gateway_fee: Option<U256>,
-    pub(crate) is_ethereum: Option<bool>,
+impl TxFields<'_> {
+    fn number(&self, name: &str) -> Option<U256> {
+        *named(&NUMBERS, &self.numbers, name)?
+    }
+
+    fn address(&self, name: &str) -> Option<Address> {
+        *named(&ADDRESSES, &self.addresses, name)?
+    }
+
+    fn hash_of(&self, name: &str) -> Option<B256> {
+        *named(&HASHES, &self.hashes, name)?
+    }
+
+    fn data(&self, name: &str) -> Option<&Bytes> {
+        named(&DATA, &self.data, name)?.as_ref()
+    }
+
+    fn flag(&self, name: &str) -> Option<bool> {
+        *named(&FLAGS, &self.flags, name)?
+    }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct ArbitrumFields {
-    pub(crate) request_id: Option<B256>,
-    pub(crate) ticket_id: Option<B256>,
-    pub(crate) refund_to: Option<Address>,
-    pub(crate) max_refund: Option<U256>,
-    pub(crate) submission_fee_refund: Option<U256>,
-    pub(crate) l1_base_fee: Option<U256>,
-    pub(crate) deposit_value: Option<U256>,
-    pub(crate) retry_to: Option<Address>,
-    pub(crate) retry_value: Option<U256>,
-    pub(crate) retry_data: Option<Bytes>,
-    pub(crate) beneficiary: Option<Address>,
-    pub(crate) max_submission_fee: Option<U256>,
+/// The value of a name among values in the order of their names.
+fn named<V>(names: &[&str], values: impl IntoIterator<Item = V>, name: &str) -> Option<V> {
+    let mut both = names.iter().zip(values);
+    both.find(|(other, _)| **other == name)
+        .map(|(_, value)| value)
 }
 
 /// One entry of an access list.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AccessItem {
-    pub(crate) address: Address,
+struct AccessItem {
+    address: Address,
     #[serde(default)]
-    pub(crate) storage_keys: Vec<B256>,
+    storage_keys: Vec<B256>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Authorization {
-    pub(crate) chain_id: Wide,
-    pub(crate) address: Address,
-    pub(crate) nonce: Wide,
+struct Authorization {
+    chain_id: Wide,
+    address: Address,
+    nonce: Wide,
     #[serde(default, deserialize_with = "maybe_quantity")]
-    pub(crate) y_parity: Option<u64>,
+    y_parity: Option<u64>,
     #[serde(default, deserialize_with = "maybe_quantity")]
-    pub(crate) v: Option<u64>,
-    pub(crate) r: Wide,
-    pub(crate) s: Wide,
+    v: Option<u64>,
+    r: Wide,
+    s: Wide,
 }

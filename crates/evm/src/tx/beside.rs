@@ -1,91 +1,38 @@
 //! What came with a transaction and does not follow from its bytes.
 
-use alloy_primitives::{Address, B256, Bytes, U256};
+use alloy_primitives::U256;
 
-use super::{AccessItem, Authorization, Decoded, TxFields};
+use super::{
+    ADDRESSES, AccessItem, Authorization, DATA, Decoded, FLAGS, HASHES, NUMBERS, TxFields,
+};
 use crate::json::{Object, put_data, put_wide};
 
 /// A field and its value as JSON.
 type Field<'a> = (&'a str, Vec<u8>);
 
 impl TxFields<'_> {
-    /// Fields that came and that its bytes do not tell, in a block with this base fee. A name that some types
+    /// Fields that came and do not follow from its bytes, in a block with this base fee. A name that some types
     /// have in their bytes is not in those of others.
     pub(crate) fn beside(&self, decoded: &Decoded<'_>, base_fee: Option<u64>) -> Vec<Field<'_>> {
-        let mut came = Vec::new();
-        self.put_numbers(&mut came);
-        self.put_strings(&mut came);
+        let mut came: Vec<Field<'_>> = Vec::new();
+        let numbers = NUMBERS.into_iter().zip(&self.numbers);
+        came.extend(numbers.filter_map(|(name, one)| Some((name, number_json((*one)?)))));
+        let addresses = ADDRESSES.into_iter().zip(&self.addresses);
+        came.extend(addresses.filter_map(|(name, one)| Some((name, data_json(&(*one)?.0.0)))));
+        let hashes = HASHES.into_iter().zip(&self.hashes);
+        came.extend(hashes.filter_map(|(name, one)| Some((name, data_json(&(*one)?.0)))));
+        let data = DATA.into_iter().zip(&self.data);
+        came.extend(data.filter_map(|(name, one)| Some((name, data_json(one.as_ref()?)))));
+        let flags = FLAGS.into_iter().zip(&self.flags);
+        came.extend(flags.filter_map(|(name, one)| Some((name, (*one)?.to_string().into_bytes()))));
         self.put_lists(&mut came);
-        let derived = |(name, value): &Field<'_>| {
-            decoded.derives(name, base_fee)
-                || decoded.usual(name, base_fee).as_deref() == Some(value.as_slice())
-        };
-        came.retain(|field| !derived(field));
+        came.retain(|(name, value)| {
+            !decoded.derives(name, base_fee)
+                && decoded.usual(name, base_fee).as_deref() != Some(value.as_slice())
+        });
         let others = self.others.iter();
         came.extend(others.map(|(name, value)| (name.as_str(), value.get().as_bytes().to_vec())));
         came
-    }
-
-    fn put_numbers<'a>(&'a self, came: &mut Vec<Field<'a>>) {
-        let more = &self.arbitrum;
-        let numbers = [
-            ("chainId", self.chain_id),
-            ("nonce", self.nonce),
-            ("gas", self.gas),
-            ("gasPrice", self.gas_price),
-            ("maxFeePerGas", self.max_fee),
-            ("maxPriorityFeePerGas", self.max_priority_fee),
-            ("maxFeePerBlobGas", self.max_blob_fee),
-            ("value", self.value),
-            ("v", self.v),
-            ("r", self.r),
-            ("s", self.s),
-            ("yParity", self.y_parity),
-            ("mint", self.mint),
-            ("queueIndex", self.queue_index),
-            ("gatewayFee", self.celo.gateway_fee),
-            ("maxRefund", more.max_refund),
-            ("submissionFeeRefund", more.submission_fee_refund),
-            ("l1BaseFee", more.l1_base_fee),
-            ("depositValue", more.deposit_value),
-            ("retryValue", more.retry_value),
-            ("maxSubmissionFee", more.max_submission_fee),
-        ];
-        for (name, number) in numbers {
-            came.extend(number.map(|number| (name, number_json(number))));
-        }
-    }
-
-    fn put_strings<'a>(&'a self, came: &mut Vec<Field<'a>>) {
-        let more = &self.arbitrum;
-        let address = |address: &Option<Address>| address.map(|address| address.to_vec());
-        let hash = |hash: &Option<B256>| hash.map(|hash| hash.to_vec());
-        let bytes = |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| bytes.to_vec());
-        let strings = [
-            ("from", address(&self.from)),
-            ("to", address(&self.to)),
-            ("sender", address(&self.sender)),
-            ("feeCurrency", address(&self.celo.fee_currency)),
-            ("gatewayFeeRecipient", address(&self.celo.gateway_recipient)),
-            ("refundTo", address(&more.refund_to)),
-            ("retryTo", address(&more.retry_to)),
-            ("beneficiary", address(&more.beneficiary)),
-            ("sourceHash", hash(&self.source_hash)),
-            ("requestId", hash(&more.request_id)),
-            ("ticketId", hash(&more.ticket_id)),
-            ("input", bytes(&self.input)),
-            ("retryData", bytes(&more.retry_data)),
-        ];
-        for (name, bytes) in strings {
-            came.extend(bytes.map(|bytes| (name, data_json(&bytes))));
-        }
-        let flags = [
-            ("isSystemTx", self.is_system),
-            ("ethCompatible", self.celo.is_ethereum),
-        ];
-        for (name, flag) in flags {
-            came.extend(flag.map(|flag| (name, flag.to_string().into_bytes())));
-        }
     }
 
     /// An empty list says nothing.

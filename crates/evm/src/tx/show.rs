@@ -2,253 +2,15 @@
 
 use alloy_primitives::{Address, U256, keccak256};
 
-use super::{CELO, CELO_OLD, DEPOSIT, arbitrum};
+use super::layout::{As, layout};
+use super::{CELO, CELO_OLD, arbitrum};
 use crate::json::{Object, put_data, put_wide};
 use crate::rlp::{Item, list};
 use crate::sender::recover;
 
-/// How a field is shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum As {
-    Number,
-    Data,
-    /// Empty is null.
-    Address,
-    Flag,
-    AccessList,
-    Hashes,
-    Authorizations,
-}
-
-type Field = (&'static str, As);
-
-const LEGACY: &[Field] = &[
-    ("nonce", As::Number),
-    ("gasPrice", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("v", As::Number),
-    ("r", As::Number),
-    ("s", As::Number),
-];
-const CELO_LEGACY: &[Field] = &[
-    ("nonce", As::Number),
-    ("gasPrice", As::Number),
-    ("gas", As::Number),
-    ("feeCurrency", As::Address),
-    ("gatewayFeeRecipient", As::Address),
-    ("gatewayFee", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("v", As::Number),
-    ("r", As::Number),
-    ("s", As::Number),
-];
-const ACCESS_LIST: &[Field] = &[
-    ("chainId", As::Number),
-    ("nonce", As::Number),
-    ("gasPrice", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("accessList", As::AccessList),
-    ("yParity", As::Number),
-    ("r", As::Number),
-    ("s", As::Number),
-];
-const DYNAMIC_FEE: &[Field] = &[
-    ("chainId", As::Number),
-    ("nonce", As::Number),
-    ("maxPriorityFeePerGas", As::Number),
-    ("maxFeePerGas", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("accessList", As::AccessList),
-    ("yParity", As::Number),
-    ("r", As::Number),
-    ("s", As::Number),
-];
-const BLOB: &[Field] = &[
-    ("chainId", As::Number),
-    ("nonce", As::Number),
-    ("maxPriorityFeePerGas", As::Number),
-    ("maxFeePerGas", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("accessList", As::AccessList),
-    ("maxFeePerBlobGas", As::Number),
-    ("blobVersionedHashes", As::Hashes),
-    ("yParity", As::Number),
-    ("r", As::Number),
-    ("s", As::Number),
-];
-const SET_CODE: &[Field] = &[
-    ("chainId", As::Number),
-    ("nonce", As::Number),
-    ("maxPriorityFeePerGas", As::Number),
-    ("maxFeePerGas", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("accessList", As::AccessList),
-    ("authorizationList", As::Authorizations),
-    ("yParity", As::Number),
-    ("r", As::Number),
-    ("s", As::Number),
-];
-const CELO_FEES: &[Field] = &[
-    ("chainId", As::Number),
-    ("nonce", As::Number),
-    ("maxPriorityFeePerGas", As::Number),
-    ("maxFeePerGas", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("accessList", As::AccessList),
-    ("feeCurrency", As::Address),
-    ("yParity", As::Number),
-    ("r", As::Number),
-    ("s", As::Number),
-];
-const CELO_GATEWAY: &[Field] = &[
-    ("chainId", As::Number),
-    ("nonce", As::Number),
-    ("maxPriorityFeePerGas", As::Number),
-    ("maxFeePerGas", As::Number),
-    ("gas", As::Number),
-    ("feeCurrency", As::Address),
-    ("gatewayFeeRecipient", As::Address),
-    ("gatewayFee", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("accessList", As::AccessList),
-    ("yParity", As::Number),
-    ("r", As::Number),
-    ("s", As::Number),
-];
-const OP_DEPOSIT: &[Field] = &[
-    ("sourceHash", As::Data),
-    ("from", As::Address),
-    ("to", As::Address),
-    ("mint", As::Number),
-    ("value", As::Number),
-    ("gas", As::Number),
-    ("isSystemTx", As::Flag),
-    ("input", As::Data),
-];
-const SCROLL_MESSAGE: &[Field] = &[
-    ("queueIndex", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("from", As::Address),
-];
-const BERACHAIN_REWARD: &[Field] = &[
-    ("chainId", As::Number),
-    ("from", As::Address),
-    ("to", As::Address),
-    ("nonce", As::Number),
-    ("gas", As::Number),
-    ("gasPrice", As::Number),
-    ("input", As::Data),
-];
-const ARBITRUM_DEPOSIT: &[Field] = &[
-    ("chainId", As::Number),
-    ("requestId", As::Data),
-    ("from", As::Address),
-    ("to", As::Address),
-    ("value", As::Number),
-];
-const ARBITRUM_UNSIGNED: &[Field] = &[
-    ("chainId", As::Number),
-    ("from", As::Address),
-    ("nonce", As::Number),
-    ("maxFeePerGas", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-];
-const ARBITRUM_CONTRACT: &[Field] = &[
-    ("chainId", As::Number),
-    ("requestId", As::Data),
-    ("from", As::Address),
-    ("maxFeePerGas", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-];
-const ARBITRUM_RETRY: &[Field] = &[
-    ("chainId", As::Number),
-    ("nonce", As::Number),
-    ("from", As::Address),
-    ("maxFeePerGas", As::Number),
-    ("gas", As::Number),
-    ("to", As::Address),
-    ("value", As::Number),
-    ("input", As::Data),
-    ("ticketId", As::Data),
-    ("refundTo", As::Address),
-    ("maxRefund", As::Number),
-    ("submissionFeeRefund", As::Number),
-];
-const ARBITRUM_SUBMIT: &[Field] = &[
-    ("chainId", As::Number),
-    ("requestId", As::Data),
-    ("from", As::Address),
-    ("l1BaseFee", As::Number),
-    ("depositValue", As::Number),
-    ("maxFeePerGas", As::Number),
-    ("gas", As::Number),
-    ("retryTo", As::Address),
-    ("retryValue", As::Number),
-    ("beneficiary", As::Address),
-    ("maxSubmissionFee", As::Number),
-    ("refundTo", As::Address),
-    ("retryData", As::Data),
-];
-const ARBITRUM_INTERNAL: &[Field] = &[("chainId", As::Number), ("input", As::Data)];
-
-fn layout(kind: u8, fields: usize) -> Option<&'static [Field]> {
-    let layout = match (kind, fields) {
-        (0, 9) => LEGACY,
-        (0, _) => CELO_LEGACY,
-        (1, _) => ACCESS_LIST,
-        (2, _) => DYNAMIC_FEE,
-        (3, _) => BLOB,
-        (4, _) => SET_CODE,
-        (CELO, _) => CELO_FEES,
-        (CELO_OLD, _) => CELO_GATEWAY,
-        (DEPOSIT, 8) => OP_DEPOSIT,
-        (DEPOSIT, 6) => SCROLL_MESSAGE,
-        (DEPOSIT, _) => BERACHAIN_REWARD,
-        (arbitrum::DEPOSIT, _) => ARBITRUM_DEPOSIT,
-        (arbitrum::UNSIGNED, _) => ARBITRUM_UNSIGNED,
-        (arbitrum::CONTRACT, _) => ARBITRUM_CONTRACT,
-        (arbitrum::RETRY, _) => ARBITRUM_RETRY,
-        (arbitrum::SUBMIT_RETRYABLE, _) => ARBITRUM_SUBMIT,
-        (arbitrum::INTERNAL, _) => ARBITRUM_INTERNAL,
-        _ => return None,
-    };
-    (layout.len() == fields).then_some(layout)
-}
-
 pub(crate) struct Decoded<'a> {
     pub(crate) kind: u8,
-    layout: &'static [Field],
+    layout: Vec<&'static str>,
     items: Vec<Item<'a>>,
 }
 
@@ -257,7 +19,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) hash: &'a [u8; 32],
     pub(crate) block_hash: &'a [u8; 32],
     pub(crate) block_number: u64,
-    /// None where it was not told with the transaction.
+    /// None where it was not shown with the transaction.
     pub(crate) block_time: Option<u64>,
     pub(crate) index: u64,
     pub(crate) base_fee: Option<u64>,
@@ -273,10 +35,9 @@ impl<'a> Decoded<'a> {
         let items = Item::list_of(fields)?;
         let layout = layout(kind, items.len())?;
         let mut typed = layout.iter().zip(&items);
-        if !typed.all(|((_, shape), item)| is_shaped(*shape, item)) {
-            return None;
-        }
-        Some(Self {
+        let is_valid =
+            layout.len() == items.len() && typed.all(|(name, item)| is_shaped(As::of(name), item));
+        is_valid.then_some(Self {
             kind,
             layout,
             items,
@@ -284,7 +45,7 @@ impl<'a> Decoded<'a> {
     }
 
     fn get(&self, name: &str) -> Option<&Item<'a>> {
-        let at = self.layout.iter().position(|(field, _)| *field == name)?;
+        let at = self.layout.iter().position(|field| *field == name)?;
         self.items.get(at)
     }
 
@@ -303,11 +64,7 @@ impl<'a> Decoded<'a> {
         }
         let (r, s) = (self.field("r")?, self.field("s")?);
         let unsigned = self.items.get(..self.items.len().checked_sub(3)?)?;
-        let put = |out: &mut Vec<u8>| {
-            unsigned
-                .iter()
-                .for_each(|item| out.extend_from_slice(item.whole));
-        };
+        let put = |out: &mut Vec<u8>| out.extend(unsigned.iter().flat_map(|item| item.whole));
         if self.kind != 0 {
             let mut signed = vec![self.kind];
             signed.extend(list(put));
@@ -329,10 +86,8 @@ impl<'a> Decoded<'a> {
     /// What a unit of gas cost it in a block with this base fee. One that pays in a token has a base fee in
     /// that token, which no header says.
     fn effective_price(&self, base_fee: Option<u64>) -> Option<U256> {
-        if self
-            .field("feeCurrency")
-            .is_some_and(|token| !token.is_empty())
-        {
+        let token = self.field("feeCurrency");
+        if token.is_some_and(|token| !token.is_empty()) {
             return None;
         }
         let number = |name| self.field(name).and_then(U256::try_from_be_slice);
@@ -348,8 +103,8 @@ impl<'a> Decoded<'a> {
         proven: Option<u64>,
         claimed: Option<u64>,
     ) -> Option<String> {
-        let derived = self.derives("gasPrice", proven) || self.usual("gasPrice", proven).is_some();
-        let price = self.effective_price(claimed.filter(|_| !derived))?;
+        let is_shown = self.derives("gasPrice", proven) || self.usual("gasPrice", proven).is_some();
+        let price = self.effective_price(claimed.filter(|_| !is_shown))?;
         Some(format!("\"{price:#x}\""))
     }
 
@@ -361,8 +116,8 @@ impl<'a> Decoded<'a> {
     /// besides counts for nothing.
     pub(crate) fn derives(&self, name: &str, base_fee: Option<u64>) -> bool {
         let signed = |name| {
-            self.field(name)
-                .is_some_and(|part| part.iter().any(|byte| *byte != 0))
+            let mut bytes = self.field(name).into_iter().flatten();
+            bytes.any(|byte| *byte != 0)
         };
         match name {
             _ if self.get(name).is_some() => true,
@@ -377,7 +132,7 @@ impl<'a> Decoded<'a> {
         }
     }
 
-    /// What nodes show under a name that follows from no bytes, unless one said otherwise.
+    /// What nodes show under a name that follows from no bytes, unless one shows something else.
     pub(crate) fn usual(&self, name: &str, base_fee: Option<u64>) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let unsigned = !self.is_signed();
@@ -389,10 +144,8 @@ impl<'a> Decoded<'a> {
                 put_wide(&mut out, &[]);
             }
             "gasPrice" if unsigned && !has("gasPrice") => {
-                put_wide(
-                    &mut out,
-                    &self.effective_price(base_fee)?.to_be_bytes::<32>(),
-                );
+                let price = self.effective_price(base_fee)?;
+                put_wide(&mut out, &price.to_be_bytes::<32>());
             }
             "to" if internal => put_data(&mut out, ARBOS.as_slice()),
             "gas" | "nonce" | "value" if internal => put_wide(&mut out, &[]),
@@ -411,8 +164,8 @@ impl<'a> Decoded<'a> {
         protected(self.get("v")?.number()?)
     }
 
-    /// Writes it as nodes show it, without the closing brace. `from` is left out where it cannot be
-    /// told from the bytes, and what follows from no bytes where it was `said`.
+    /// Writes it as nodes show it, without the closing brace. `from` is left out where it does not follow
+    /// from the bytes, and what follows from no bytes where it is among the `claimed_names`.
     pub(crate) fn write<'o>(
         &self,
         shown: &Shown<'_>,
@@ -428,8 +181,8 @@ impl<'a> Decoded<'a> {
         object.data("hash", shown.hash);
         object.quantity("transactionIndex", shown.index);
         object.quantity("type", self.kind.into());
-        for ((name, how), item) in self.layout.iter().zip(&self.items) {
-            put_field(&mut object, name, *how, item);
+        for (name, item) in self.layout.iter().zip(&self.items) {
+            put_field(&mut object, name, item);
         }
         if self.field("from").is_none()
             && !claimed_names.contains(&"from")
@@ -472,23 +225,15 @@ fn protected(v: u64) -> Option<u64> {
     v.checked_sub(35).map(|twice| twice / 2)
 }
 
-fn put_field(object: &mut Object<'_>, name: &str, how: As, item: &Item<'_>) {
-    match how {
+fn put_field(object: &mut Object<'_>, name: &str, item: &Item<'_>) {
+    match As::of(name) {
         As::Number => object.wide(name, item.payload),
         As::Data => object.data(name, item.payload),
         As::Address if item.payload.is_empty() => object.raw(name, "null"),
         As::Address => object.data(name, item.payload),
-        As::Flag => object.raw(
-            name,
-            if item.payload.is_empty() {
-                "false"
-            } else {
-                "true"
-            },
-        ),
-        As::Hashes => put_all(object.key(name), item, |out, hash| {
-            put_data(out, hash.payload)
-        }),
+        As::Flag if item.payload.is_empty() => object.raw(name, "false"),
+        As::Flag => object.raw(name, "true"),
+        As::Hashes => put_all(object.key(name), item, put_hash),
         As::AccessList => put_all(object.key(name), item, put_access_item),
         As::Authorizations => put_all(object.key(name), item, put_authorization),
     }
@@ -508,12 +253,18 @@ fn is_shaped(shape: As, item: &Item<'_>) -> bool {
     }
 }
 
+/// The items of a list whose shape was checked when the transaction was decoded.
+fn checked<'a>(list: &Item<'a>) -> Vec<Item<'a>> {
+    list.items().expect("the shape of a list was checked")
+}
+
+fn put_hash(out: &mut Vec<u8>, hash: &Item<'_>) {
+    put_data(out, hash.payload);
+}
+
 fn put_all(out: &mut Vec<u8>, item: &Item<'_>, put: impl Fn(&mut Vec<u8>, &Item<'_>)) {
     out.push(b'[');
-    let items = item
-        .items()
-        .expect("its shape was checked when it was decoded");
-    for (at, one) in items.iter().enumerate() {
+    for (at, one) in checked(item).iter().enumerate() {
         out.extend_from_slice(if at > 0 { b"," } else { b"" });
         put(out, one);
     }
@@ -521,25 +272,17 @@ fn put_all(out: &mut Vec<u8>, item: &Item<'_>, put: impl Fn(&mut Vec<u8>, &Item<
 }
 
 fn put_access_item(out: &mut Vec<u8>, item: &Item<'_>) {
-    let fields = item
-        .items()
-        .expect("its shape was checked when it was decoded");
     let mut object = Object::begin(out);
-    if let [address, keys] = fields.as_slice() {
+    if let [address, keys] = checked(item).as_slice() {
         object.data("address", address.payload);
-        put_all(object.key("storageKeys"), keys, |out, key| {
-            put_data(out, key.payload)
-        });
+        put_all(object.key("storageKeys"), keys, put_hash);
     }
     object.end();
 }
 
 fn put_authorization(out: &mut Vec<u8>, item: &Item<'_>) {
-    let fields = item
-        .items()
-        .expect("its shape was checked when it was decoded");
     let mut object = Object::begin(out);
-    if let [chain_id, address, nonce, parity, r, s] = fields.as_slice() {
+    if let [chain_id, address, nonce, parity, r, s] = checked(item).as_slice() {
         put_wide(object.key("chainId"), chain_id.payload);
         object.data("address", address.payload);
         for (name, number) in [("nonce", nonce), ("yParity", parity), ("r", r), ("s", s)] {
