@@ -174,29 +174,36 @@ impl HeaderFields {
 
     /// Names of all that came.
     fn came(&self) -> impl Iterator<Item = &str> {
-        let header = &self.header;
-        let later = [
-            ("baseFeePerGas", header.base_fee_per_gas.is_some()),
-            ("blobGasUsed", header.blob_gas_used.is_some()),
-            ("excessBlobGas", header.excess_blob_gas.is_some()),
-            ("slotNumber", header.slot_number.is_some()),
-            ("withdrawalsRoot", header.withdrawals_root.is_some()),
-            (
-                "parentBeaconBlockRoot",
-                header.parent_beacon_block_root.is_some(),
-            ),
-            ("requestsHash", header.requests_hash.is_some()),
-            (
-                "blockAccessListHash",
-                header.block_access_list_hash.is_some(),
-            ),
-        ];
-        let later = later.into_iter().filter(|(_, came)| *came);
+        let numbers = self.later_numbers().into_iter();
+        let hashes = self.later_hashes().into_iter();
         let core = CORE.iter().enumerate();
         let core = core.filter(|(at, _)| self.present & (1 << at) != 0);
         core.map(|(_, name)| *name)
-            .chain(later.map(|(name, _)| name))
+            .chain(numbers.filter_map(|(name, value)| value.map(|_| name)))
+            .chain(hashes.filter_map(|(name, value)| value.map(|_| name)))
             .chain(self.extra.names())
+    }
+
+    /// Numbers that headers got one after the other.
+    fn later_numbers(&self) -> [(&'static str, Option<u64>); 4] {
+        let header = &self.header;
+        [
+            ("baseFeePerGas", header.base_fee_per_gas),
+            ("blobGasUsed", header.blob_gas_used),
+            ("excessBlobGas", header.excess_blob_gas),
+            ("slotNumber", header.slot_number),
+        ]
+    }
+
+    /// Hashes that headers got one after the other.
+    fn later_hashes(&self) -> [(&'static str, Option<B256>); 4] {
+        let header = &self.header;
+        [
+            ("withdrawalsRoot", header.withdrawals_root),
+            ("parentBeaconBlockRoot", header.parent_beacon_block_root),
+            ("requestsHash", header.requests_hash),
+            ("blockAccessListHash", header.block_access_list_hash),
+        ]
     }
 }
 

@@ -14,7 +14,7 @@ use crate::ordered_root;
 pub struct KeptHeader(Header);
 
 /// Computes the hash of an archived header, with the hashes of all transactions where they are known: one
-/// form needs them. None where the hash holds and covers no root, or cannot be told without these.
+/// form needs them. None where the hash holds and covers no root, or cannot be computed without these.
 ///
 /// # Errors
 /// What is wrong with it.

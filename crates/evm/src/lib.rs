@@ -2,7 +2,7 @@
 //!
 //! A node answers in JSON, a chain commits to bytes. Here one becomes the other: a transaction's JSON
 //! becomes the bytes that its hash and the transactions root are computed from, and an archived
-//! transaction becomes JSON again. Nothing here does I/O or knows who said what; nothing is believed,
+//! transaction becomes JSON again. Nothing here does I/O or knows the source of anything; nothing is believed,
 //! because a wrong encoding gives a wrong hash.
 
 mod body;

@@ -41,23 +41,21 @@ impl Visitor<'_> for QuantityVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        match parse_quantity(text) {
-            Some(number) => Ok(Some(number)),
-            None => Err(E::custom(format!("not a quantity: {}", cut(text)))),
-        }
+        let invalid = || E::custom(format!("not a quantity: {}", cut(text)));
+        parse_quantity(text).map(Some).ok_or_else(invalid)
     }
 }
 
 /// Parses a quantity; none if it is not one, or too large.
 #[must_use]
 pub fn parse_quantity(text: &str) -> Option<u64> {
-    let digits = text
-        .strip_prefix("0x")
-        .or_else(|| text.strip_prefix("0X"))?;
-    if digits.is_empty() {
-        return Some(0);
-    }
-    u64::from_str_radix(digits, 16).ok()
+    u64::from_str_radix(digits_of(text)?, 16).ok()
+}
+
+/// The digits after `0x`. None at all are zero.
+fn digits_of(text: &str) -> Option<&str> {
+    let digits = text.strip_prefix("0x").or(text.strip_prefix("0X"))?;
+    Some(if digits.is_empty() { "0" } else { digits })
 }
 
 /// A quantity of up to 256 bits.
@@ -84,14 +82,9 @@ impl Visitor<'_> for WideVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Wide, E> {
-        let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
-        let parsed = digits.and_then(|digits| match digits {
-            "" => Some(U256::ZERO),
-            digits => U256::from_str_radix(digits, 16).ok(),
-        });
-        parsed
-            .map(Wide)
-            .ok_or_else(|| E::custom(format!("not a quantity: {}", cut(text))))
+        let number = digits_of(text).and_then(|digits| U256::from_str_radix(digits, 16).ok());
+        let invalid = || E::custom(format!("not a quantity: {}", cut(text)));
+        number.map(Wide).ok_or_else(invalid)
     }
 }
 

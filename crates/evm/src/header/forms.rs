@@ -3,8 +3,8 @@
 //! Headers grew by fields at their end, each with those before it. A field whose predecessor is absent
 //! would stand in the predecessor's place: such a header has no bytes, or one field could pass for another.
 
-use alloy_primitives::{B256, Bytes, U256, keccak256};
-use alloy_rlp::Encodable;
+use alloy_primitives::{B256, Bytes, U256, hex, keccak256};
+use alloy_rlp::{Encodable, decode_exact};
 
 use super::{HeaderFields, HeaderForm};
 use crate::rlp::{Item, list, put_list};
@@ -144,7 +144,10 @@ impl HeaderFields {
                 return None;
             };
             // Other bytes could hold any fields of another form.
-            let (step, seal) = (step_of(step)?, seal_of(string_of(seal)?.to_vec().into())?);
+            let (step, seal) = (
+                decode_exact::<u64>(step).ok()?,
+                seal_of(string_of(seal)?.to_vec().into())?,
+            );
             out.put("sealFields", &step);
             out.put("sealFields", &seal);
             // Some clients show the same again under the names of another.
@@ -167,10 +170,7 @@ impl HeaderFields {
         let wide = |name| extra.wide(name).map(|step| (name, step));
         let step = wide("auraStep").or_else(|| wide("step"));
         // One client writes the step as a plain decimal number in quotes.
-        let plain = || {
-            let step = extra.get::<String>("step")?.parse().ok()?;
-            Some(("step", step))
-        };
+        let plain = || Some(("step", extra.get::<String>("step")?.parse().ok()?));
         let (name, step) = step.or_else(plain)?;
         Some((name, u64::try_from(step).ok()?))
     }
@@ -178,13 +178,13 @@ impl HeaderFields {
     fn aura_seal(&self) -> Option<(&'static str, Bytes)> {
         let extra = &self.extra;
         let bytes = |name| extra.get::<Bytes>(name).map(|seal| (name, seal));
+        // One client writes it without `0x`.
         let bare = || {
             let digits = extra.get::<String>("signature")?;
-            Some(("signature", bare_hex(&digits)?))
+            Some(("signature", hex::decode(digits).ok()?.into()))
         };
-        bytes("auraSeal")
-            .or_else(|| bytes("signature"))
-            .or_else(bare)
+        let seal = bytes("auraSeal").or_else(|| bytes("signature"));
+        seal.or_else(bare)
     }
 
     fn avalanche(&self) -> Option<Encoded> {
@@ -245,12 +245,6 @@ fn string_of(mut bytes: &[u8]) -> Option<&[u8]> {
     (bytes.is_empty() && !item.is_list).then_some(item.payload)
 }
 
-fn step_of(bytes: &[u8]) -> Option<u64> {
-    let mut rest = bytes;
-    let step = <u64 as alloy_rlp::Decodable>::decode(&mut rest).ok()?;
-    rest.is_empty().then_some(step)
-}
-
 fn seal_of(seal: Bytes) -> Option<Bytes> {
     (seal.len() == SEAL_BYTES).then_some(seal)
 }
@@ -264,17 +258,9 @@ fn without_seal(extra_data: &[u8]) -> Option<Bytes> {
     };
     let mut out = vanity.to_vec();
     let empty_seal = list(|seal| seal.extend_from_slice(&[alloy_rlp::EMPTY_STRING_CODE; 3]));
-    let mut fields = Vec::with_capacity(istanbul.len());
-    [first, second, third, fourth]
-        .iter()
-        .for_each(|item| fields.extend_from_slice(item.whole));
+    let mut fields = [first.whole, second.whole, third.whole, fourth.whole].concat();
     fields.extend_from_slice(&empty_seal);
     fields.extend_from_slice(sixth.whole);
     put_list(&fields, &mut out);
     Some(out.into())
-}
-
-/// Bytes in hexadecimal digits without `0x`.
-fn bare_hex(text: &str) -> Option<Bytes> {
-    alloy_primitives::hex::decode(text).ok().map(Bytes::from)
 }

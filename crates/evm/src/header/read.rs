@@ -97,7 +97,7 @@ impl HeaderFields {
             _ => {
                 let raw: Box<RawValue> = map.next_value()?;
                 self.room.take(&key, raw.get()).map_err(A::Error::custom)?;
-                // Readers see under this name what we say, and no endpoint.
+                // This name is ours.
                 if raw.get() != "null" && key != UNPROVEN {
                     self.extra.put(key, raw);
                 }
@@ -130,10 +130,8 @@ fn set_wide<'de, A: MapAccess<'de>>(place: &mut U256, map: &mut A) -> Result<boo
 
 fn number<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<u64>, A::Error> {
     let value: Option<Wide> = map.next_value()?;
-    let narrow = value.map(|Wide(value)| u64::try_from(value));
-    narrow
-        .transpose()
-        .map_err(|_| A::Error::custom("a number beyond 64 bits"))
+    let narrow = value.map(|Wide(value)| u64::try_from(value)).transpose();
+    narrow.map_err(|_| A::Error::custom("a number beyond 64 bits"))
 }
 
 fn set_number<'de, A: MapAccess<'de>>(place: &mut u64, map: &mut A) -> Result<bool, A::Error> {

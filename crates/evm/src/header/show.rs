@@ -13,7 +13,7 @@ impl HeaderFields {
     }
 
     /// The same, and the names of the fields that the block's hash does not cover. They are computed here
-    /// and not archived, so that headers archived earlier tell them too.
+    /// and not archived, so that headers archived earlier show them too.
     #[must_use]
     pub fn shown_json(&self, tx_hashes: &[B256]) -> Vec<u8> {
         self.to_json_with(&self.unproven(tx_hashes))
@@ -50,37 +50,19 @@ impl HeaderFields {
         number("gasLimit", &header.gas_limit.to_be_bytes());
         number("gasUsed", &header.gas_used.to_be_bytes());
         number("difficulty", &header.difficulty.to_be_bytes::<32>());
-        self.put_later(&mut object);
+        for (name, value) in self.later_numbers() {
+            value.iter().for_each(|value| object.quantity(name, *value));
+        }
+        for (name, value) in self.later_hashes() {
+            value
+                .iter()
+                .for_each(|value| object.data(name, value.as_slice()));
+        }
         for (name, raw) in &self.extra.0 {
             object.raw(&escaped(name), raw.get());
         }
         object.unproven(unproven);
         object.end();
         out
-    }
-
-    /// Fields that headers got one after the other.
-    fn put_later(&self, object: &mut Object<'_>) {
-        let header = &self.header;
-        let numbers = [
-            ("baseFeePerGas", header.base_fee_per_gas),
-            ("blobGasUsed", header.blob_gas_used),
-            ("excessBlobGas", header.excess_blob_gas),
-            ("slotNumber", header.slot_number),
-        ];
-        for (name, value) in numbers {
-            value.iter().for_each(|value| object.quantity(name, *value));
-        }
-        let hashes = [
-            ("withdrawalsRoot", header.withdrawals_root),
-            ("parentBeaconBlockRoot", header.parent_beacon_block_root),
-            ("requestsHash", header.requests_hash),
-            ("blockAccessListHash", header.block_access_list_hash),
-        ];
-        for (name, value) in hashes {
-            value
-                .iter()
-                .for_each(|value| object.data(name, value.as_slice()));
-        }
     }
 }
