@@ -33,20 +33,19 @@ pub enum Error {
     },
 }
 
-/// A cause, and what caused it in turn, as the end of a message: the operating system's own words are
-/// what tells a full disk from a broken one. What a message has said already is not said twice.
+/// A cause, and what caused it in turn, as the end of a message: only the text of the operating system
+/// distinguishes a full disk from a broken one. A text that is there already is not repeated.
 fn causes(source: Option<&(dyn std::error::Error + Send + Sync + 'static)>) -> String {
-    let mut said = String::new();
+    let mut all = String::new();
     let mut next = source.map(|source| source as &dyn std::error::Error);
     while let Some(cause) = next {
         let text = cause.to_string();
-        if !said.contains(&text) {
-            said.push_str(": ");
-            said.push_str(&text);
+        if !all.contains(&text) {
+            all = format!("{all}: {text}");
         }
         next = cause.source();
     }
-    said
+    all
 }
 
 impl Error {
@@ -61,6 +60,26 @@ impl Error {
         }
     }
 
+    /// An operation that failed without a cause.
+    pub(crate) fn without_cause(context: impl Into<String>) -> Self {
+        Self::Unavailable {
+            context: context.into(),
+            source: None,
+        }
+    }
+
+    pub(crate) fn conflict(reason: impl Into<String>) -> Self {
+        Self::Conflict {
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn corrupt(reason: impl Into<String>) -> Self {
+        Self::Corrupt {
+            reason: reason.into(),
+        }
+    }
+
     /// There is no object of this name.
     pub(crate) fn not_found(name: &str) -> Self {
         Self::NotFound {
@@ -70,11 +89,10 @@ impl Error {
 
     /// The record is not, or no longer, at the version that a swap expected.
     pub(crate) fn stale(expected: Option<Version>) -> Self {
-        let reason = match expected {
+        Self::conflict(match expected {
             Some(version) => format!("the record is at another version (expected={})", version.0),
             None => "there is a record already".to_owned(),
-        };
-        Self::Conflict { reason }
+        })
     }
 }
 

@@ -40,18 +40,17 @@ pub async fn wait_until_quiet(
     let Some(mut record) = meta.load().await? else {
         return Ok(None);
     };
-    let mut told = None;
+    let mut logged = None;
     loop {
         let holder = holder_of(&record.bytes).filter(|holder| holder != claim.instance);
         let Some(holder) = holder.filter(|_| !meta.is_exclusive()) else {
             return Ok(Some(record));
         };
         if claim.take_over == TakeOver::NoWait {
-            return Err(Error::Conflict {
-                reason: format!("another instance holds the record (holder={holder})"),
-            });
+            let reason = format!("another instance holds the record (holder={holder})");
+            return Err(Error::Conflict { reason });
         }
-        if told.as_ref() != Some(&holder) {
+        if logged.as_ref() != Some(&holder) {
             let ttl_ms = claim.ttl.as_millis() as u64;
             tracing::info!(
                 event = "lease_held_elsewhere",
@@ -59,7 +58,7 @@ pub async fn wait_until_quiet(
                 ttl_ms,
                 "lease is held elsewhere, waiting until its record stops changing"
             );
-            told = Some(holder);
+            logged = Some(holder);
         }
         match tokio::time::timeout(claim.ttl, meta.watch(Some(record.version))).await {
             Ok(changed) => record = changed?,

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::name::{check_len, check_name, check_range};
 use crate::{BlobInfo, BlobStore, BlobWriter, Error, MetaStore, Result, Version, Versioned};
 
 /// A record in memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct MemoryMeta {
     record: Arc<watch::Sender<Option<Versioned>>>,
 }
@@ -23,15 +23,7 @@ pub struct MemoryMeta {
 impl MemoryMeta {
     /// No record.
     pub fn new() -> Self {
-        Self {
-            record: Arc::new(watch::Sender::new(None)),
-        }
-    }
-}
-
-impl Default for MemoryMeta {
-    fn default() -> Self {
-        Self::new()
+        Self::default()
     }
 }
 
@@ -63,10 +55,7 @@ impl MetaStore for MemoryMeta {
             version.is_some() && version != seen
         };
         let record = receiver.wait_for(other).await.ok().and_then(|r| r.clone());
-        record.ok_or_else(|| Error::Unavailable {
-            context: "watch a record in memory".into(),
-            source: None,
-        })
+        record.ok_or_else(|| Error::without_cause("watch a record in memory"))
     }
 
     fn is_exclusive(&self) -> bool {
@@ -88,21 +77,13 @@ impl MemoryBlobs {
 
     /// How many bytes all objects have together.
     pub fn total_bytes(&self) -> u64 {
-        self.read().values().map(|bytes| bytes.len() as u64).sum()
-    }
-
-    // Every change below is one map operation, so a panic elsewhere leaves nothing half done.
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Bytes>> {
-        self.objects.read()
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Bytes>> {
-        self.objects.write()
+        let objects = self.objects.read();
+        objects.values().map(|bytes| bytes.len() as u64).sum()
     }
 
     fn find(&self, name: &str) -> Result<Bytes> {
         check_name(name)?;
-        let found = self.read().get(name).cloned();
+        let found = self.objects.read().get(name).cloned();
         found.ok_or_else(|| Error::not_found(name))
     }
 }
@@ -111,7 +92,7 @@ impl MemoryBlobs {
 impl BlobStore for MemoryBlobs {
     async fn put(&self, name: &str, bytes: Bytes) -> Result<()> {
         check_name(name)?;
-        self.write().insert(name.to_owned(), bytes);
+        self.objects.write().insert(name.to_owned(), bytes);
         Ok(())
     }
 
@@ -134,10 +115,8 @@ impl BlobStore for MemoryBlobs {
 
     async fn ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let bytes = self.find(name)?;
-        ranges
-            .iter()
-            .map(|range| cut(name, &bytes, range))
-            .collect()
+        let parts = ranges.iter().map(|range| cut(name, &bytes, range));
+        parts.collect()
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<BlobInfo>> {
@@ -145,7 +124,7 @@ impl BlobStore for MemoryBlobs {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
         };
-        let objects = self.read();
+        let objects = self.objects.read();
         let found = objects
             .range::<str, _>((from, Bound::Unbounded))
             .take_while(|(name, _)| name.starts_with(prefix))
@@ -159,7 +138,7 @@ impl BlobStore for MemoryBlobs {
 
     async fn delete(&self, name: &str) -> Result<()> {
         check_name(name)?;
-        self.write().remove(name);
+        self.objects.write().remove(name);
         Ok(())
     }
 }

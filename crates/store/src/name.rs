@@ -35,15 +35,13 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 
 /// Refuses a range that is backwards or reaches beyond `len`, and returns its length.
 pub(crate) fn check_range(name: &str, len: u64, range: &Range<u64>) -> Result<usize> {
-    let asked = range.end.checked_sub(range.start);
-    match asked.and_then(|asked| usize::try_from(asked).ok()) {
-        Some(asked) if range.end <= len => Ok(asked),
-        _ => Err(Error::Corrupt {
-            reason: format!(
-                "range outside of the object (name={name}, start={}, end={}, len={len})",
-                range.start, range.end
-            ),
-        }),
+    let &Range { start, end } = range;
+    let wanted = end.checked_sub(start);
+    match wanted.and_then(|wanted| usize::try_from(wanted).ok()) {
+        Some(wanted) if end <= len => Ok(wanted),
+        _ => Err(Error::corrupt(format!(
+            "range outside of the object (name={name}, start={start}, end={end}, len={len})"
+        ))),
     }
 }
 
@@ -52,11 +50,16 @@ pub(crate) fn check_len(name: &str, arrived: u64, expected: u64) -> Result<()> {
     if arrived == expected {
         return Ok(());
     }
-    Err(Error::Conflict {
-        reason: format!(
-            "object has another length than announced (name={name}, arrived={arrived}, expected={expected})"
-        ),
-    })
+    Err(Error::conflict(format!(
+        "object has another length than announced (name={name}, arrived={arrived}, expected={expected})"
+    )))
+}
+
+/// Refuses to continue an object in which there may be a hole.
+pub(crate) fn earlier_write_failed(name: &str) -> Error {
+    Error::conflict(format!(
+        "an earlier write of this object failed (name={name})"
+    ))
 }
 
 fn is_name_byte(byte: u8) -> bool {
@@ -64,10 +67,8 @@ fn is_name_byte(byte: u8) -> bool {
 }
 
 fn refuse(name: &str, why: &str) -> Result<()> {
-    let shown: String = name.chars().take(64).collect();
-    Err(Error::Conflict {
-        reason: format!("object name {why} (name={shown:?})"),
-    })
+    let cut: String = name.chars().take(64).collect();
+    Err(Error::conflict(format!("object name {why} (name={cut:?})")))
 }
 
 #[cfg(test)]

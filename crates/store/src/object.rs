@@ -1,8 +1,8 @@
 //! Both ports over an object store: S3 and what speaks its protocol, through `object_store`.
 //!
-//! Only three things are asked of the store: a read or list that follows a write sees it, lists
+//! Only three things are required of the store: a read or list that follows a write sees it, lists
 //! come in the order of the keys, and a create of an existing key is refused. The first two are
-//! what S3 promises; the third is what [`probe_create_only`] tries before anybody writes a record
+//! what S3 promises; the third is what [`probe_create_only`] tries before a record is written
 //! there, because some stores ignore the condition and answer that all is well.
 //!
 //! Feature `s3` is tested against Ceph. Features `gcs` and `azure` only compile.
@@ -32,9 +32,8 @@ fn key(prefix: &Path, name: &str) -> Result<Path> {
         "" => name.to_owned(),
         prefix => format!("{prefix}/{name}"),
     };
-    Path::parse(joined).map_err(|error| Error::Conflict {
-        reason: format!("object name is no key of this store: {error}"),
-    })
+    Path::parse(joined)
+        .map_err(|error| Error::conflict(format!("object name is no key of this store: {error}")))
 }
 
 /// An error while doing `what` to the object `name`.

@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -47,6 +48,27 @@ pub trait MetaStore: Debug + Send + Sync {
     }
 }
 
+/// Watches a record by its version alone, until that is another one.
+pub(crate) async fn watch_by<F: Future<Output = Result<Option<Version>>>>(
+    meta: &dyn MetaStore,
+    interval: Duration,
+    seen: Option<Version>,
+    version: impl Fn() -> F,
+) -> Result<Versioned> {
+    let mut interval = tokio::time::interval(interval);
+    loop {
+        interval.tick().await;
+        let version = version().await?;
+        if version.is_none() || version == seen {
+            continue;
+        }
+        let record = meta.load().await?;
+        if let Some(record) = record.filter(|record| Some(record.version) != seen) {
+            return Ok(record);
+        }
+    }
+}
+
 /// An object's name and length.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BlobInfo {
@@ -63,7 +85,7 @@ pub trait BlobStore: Debug + Send + Sync {
     /// or absent, never cut.
     async fn put(&self, name: &str, bytes: Bytes) -> Result<()>;
 
-    /// Begins an object that is too large to hold in memory. It does not exist for anybody until
+    /// Begins an object that is too large to hold in memory. It does not exist for any reader until
     /// [`BlobWriter::finish`] has returned.
     async fn create(&self, name: &str) -> Result<Box<dyn BlobWriter>>;
 

@@ -17,6 +17,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
+use crate::port::watch_by;
 use crate::{Error, MetaStore, Result, Version, Versioned};
 
 /// How long a connection may take to open.
@@ -55,9 +56,8 @@ impl PostgresMeta {
     /// may not know the newest record.
     pub fn new(url: &str, name: &str) -> Result<Self> {
         // The parser's own message may quote a part of the URL.
-        let mut config = Config::from_str(url).map_err(|_| Error::Conflict {
-            reason: "database URL cannot be parsed".to_owned(),
-        })?;
+        let mut config =
+            Config::from_str(url).map_err(|_| Error::conflict("database URL cannot be parsed"))?;
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
@@ -89,7 +89,7 @@ impl PostgresMeta {
         Ok(client)
     }
 
-    /// Bounds the time of a database call, and says what its failure means.
+    /// Bounds the time of a database call, and returns the meaning of its failure.
     async fn within<T>(
         &self,
         what: &str,
@@ -144,11 +144,9 @@ where
 }
 
 fn version_of(stored: i64) -> Result<Version> {
-    u64::try_from(stored)
-        .map(Version)
-        .map_err(|_| Error::Corrupt {
-            reason: format!("record has a negative version (version={stored})"),
-        })
+    let negative = |_| format!("record has a negative version (version={stored})");
+    let version = u64::try_from(stored).map_err(negative);
+    version.map(Version).map_err(Error::corrupt)
 }
 
 #[async_trait]
@@ -185,18 +183,7 @@ impl MetaStore for PostgresMeta {
     }
 
     async fn watch(&self, seen: Option<Version>) -> Result<Versioned> {
-        let mut interval = tokio::time::interval(WATCH_INTERVAL);
-        loop {
-            interval.tick().await;
-            let version = self.load_version().await?;
-            if version.is_none() || version == seen {
-                continue;
-            }
-            match self.load().await? {
-                Some(record) if Some(record.version) != seen => return Ok(record),
-                _ => {}
-            }
-        }
+        watch_by(self, WATCH_INTERVAL, seen, || self.load_version()).await
     }
 
     fn is_exclusive(&self) -> bool {

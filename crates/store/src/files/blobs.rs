@@ -66,14 +66,13 @@ impl FileBlobs {
     }
 
     fn new(blobs: PathBuf, writing: Option<Writing>) -> Self {
-        let handles = Handles::new();
-        Self {
-            inner: Arc::new(Inner {
-                blobs,
-                handles,
-                writing,
-            }),
-        }
+        let inner = Inner {
+            blobs,
+            handles: Handles::new(),
+            writing,
+        };
+        let inner = Arc::new(inner);
+        Self { inner }
     }
 
     async fn open(&self, name: &str) -> Result<Arc<OpenBlob>> {
@@ -116,11 +115,9 @@ fn remove_leftovers(tmp: &Path) -> io::Result<()> {
 
 impl Inner {
     fn writing(&self) -> Result<&Writing> {
-        self.writing.as_ref().ok_or_else(|| Error::Conflict {
-            reason: format!(
-                "objects are open for reading only (path={})",
-                self.blobs.display()
-            ),
+        self.writing.as_ref().ok_or_else(|| {
+            let path = self.blobs.display();
+            Error::conflict(format!("objects are open for reading only (path={path})"))
         })
     }
 
@@ -170,8 +167,7 @@ impl BlobStore for FileBlobs {
     }
 
     async fn range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
-        let blob = self.open(name).await?;
-        let mut parts = read_ranges(name, blob, &[range]).await?;
+        let mut parts = self.ranges(name, &[range]).await?;
         Ok(parts.pop().unwrap_or_default())
     }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::{Error, Result};
 
@@ -16,10 +16,8 @@ const DIRECTORIES_MAX: usize = 4096;
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(Error::unavailable("run file-system work", error)),
-    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Error::unavailable("run file-system work", error)))
 }
 
 /// An I/O error while doing `what` to `path`.
@@ -39,8 +37,8 @@ fn open_and_sync(path: &Path) -> io::Result<()> {
 /// Creates a directory and its parents, and makes the entries of those that it created durable.
 ///
 /// Those that were there are synced where that is allowed: a process that died may have created
-/// them and not come to that. Which directories lead to ours is not ours to say, though, and a user
-/// need not be able to read them all: `/home` often lets one through and shows nothing.
+/// them and not come to that. A user need not be able to read all of them: `/home` often lets one through
+/// and lists nothing.
 pub(super) fn create_directories(path: &Path) -> Result<()> {
     let is_there = |directory: &Path| directory.as_os_str().is_empty() || directory.exists();
     let ancestors = path.ancestors();
@@ -76,7 +74,7 @@ pub(super) struct Directories {
 impl Directories {
     /// Makes sure that `relative` exists durably below `root`, which does.
     pub(super) fn ensure(&self, root: &Path, relative: &Path) -> Result<()> {
-        if self.known().contains(relative) {
+        if self.known.lock().contains(relative) {
             return Ok(());
         }
         let mut parent = root.to_path_buf();
@@ -90,32 +88,23 @@ impl Directories {
             }
             parent = path;
         }
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.len() >= DIRECTORIES_MAX {
             known.clear();
         }
         known.insert(relative.to_path_buf());
         Ok(())
     }
-
-    fn known(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
-        self.known.lock()
-    }
 }
 
 /// An error of a step that fails when an object's name is another one's directory.
 pub(super) fn place_taken(path: &Path, error: io::Error) -> Error {
     use io::ErrorKind::{DirectoryNotEmpty, IsADirectory, NotADirectory};
-    if matches!(
-        error.kind(),
-        NotADirectory | IsADirectory | DirectoryNotEmpty
-    ) {
-        return Error::Conflict {
-            reason: format!(
-                "an object's name is another's directory (path={})",
-                path.display()
-            ),
-        };
+    match error.kind() {
+        NotADirectory | IsADirectory | DirectoryNotEmpty => Error::conflict(format!(
+            "an object's name is another's directory (path={})",
+            path.display()
+        )),
+        _ => failed("put object in place", path, error),
     }
-    failed("put object in place", path, error)
 }

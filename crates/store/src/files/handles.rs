@@ -4,7 +4,10 @@
 //! never change under a name; the space is freed when the handle leaves the cache.
 
 use std::fs::File;
-use std::io;
+use std::io::{
+    self,
+    ErrorKind::{NotADirectory, NotFound},
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -54,19 +57,12 @@ impl Handles {
 }
 
 fn open(name: &str, path: &Path) -> Result<OpenBlob> {
-    let absent = |error: &io::Error| {
-        matches!(
-            error.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-        )
+    let fail = |error: io::Error| match error.kind() {
+        NotFound | NotADirectory => Error::not_found(name),
+        _ => failed("open object", path, error),
     };
-    let file = File::open(path).map_err(|error| match absent(&error) {
-        true => Error::not_found(name),
-        false => failed("open object", path, error),
-    })?;
-    let metadata = file
-        .metadata()
-        .map_err(|error| failed("open object", path, error))?;
+    let file = File::open(path).map_err(fail)?;
+    let metadata = file.metadata().map_err(fail)?;
     if !metadata.is_file() {
         return Err(Error::not_found(name));
     }

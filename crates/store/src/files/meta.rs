@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::disk::{blocking, create_directories, failed, sync_directory};
 use super::reserve;
+use crate::port::watch_by;
 use crate::{Error, MetaStore, Result, Version, Versioned, crash};
 
 /// How often a watcher looks at the file.
@@ -104,12 +105,10 @@ fn lock(directory: &Path) -> Result<File> {
     let lock = lock.map_err(|error| failed("open lock file", &path, error))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Error::Conflict {
-            reason: format!(
-                "another process writes to this directory: stop it, or open as a reader (path={})",
-                directory.display()
-            ),
-        }),
+        Err(TryLockError::WouldBlock) => Err(Error::conflict(format!(
+            "another process writes to this directory: stop it, or open as a reader (path={})",
+            directory.display()
+        ))),
         Err(TryLockError::Error(error)) => Err(failed("lock", &path, error)),
     }
 }
@@ -120,7 +119,7 @@ impl MetaStore for FileMeta {
         let inner = self.inner.clone();
         blocking(move || match &inner.writing {
             None => inner.read(),
-            Some(writing) => inner.read_settled(writing, &mut writing.settled()),
+            Some(writing) => inner.read_settled(writing, &mut writing.settled.lock()),
         })
         .await
     }
@@ -131,19 +130,11 @@ impl MetaStore for FileMeta {
     }
 
     async fn watch(&self, seen: Option<Version>) -> Result<Versioned> {
-        let mut interval = tokio::time::interval(WATCH_INTERVAL);
-        loop {
-            interval.tick().await;
+        let version = || {
             let inner = self.inner.clone();
-            let version = blocking(move || inner.read_version()).await?;
-            if version.is_none() || version == seen {
-                continue;
-            }
-            match self.load().await? {
-                Some(record) if Some(record.version) != seen => return Ok(record),
-                _ => {}
-            }
-        }
+            blocking(move || inner.read_version())
+        };
+        watch_by(self, WATCH_INTERVAL, seen, version).await
     }
 
     fn is_exclusive(&self) -> bool {
@@ -153,12 +144,6 @@ impl MetaStore for FileMeta {
     async fn kept(&self) -> Result<Vec<(Version, Result<Bytes>)>> {
         let inner = self.inner.clone();
         blocking(move || inner.kept()).await
-    }
-}
-
-impl Writing {
-    fn settled(&self) -> MutexGuard<'_, Settled> {
-        self.settled.lock()
     }
 }
 
@@ -211,17 +196,13 @@ impl Inner {
 
     fn swap(&self, expected: Option<Version>, bytes: Bytes) -> Result<Version> {
         let Some(writing) = &self.writing else {
-            return Err(Error::Conflict {
-                reason: format!(
-                    "record is open for reading only (path={})",
-                    self.path().display()
-                ),
-            });
+            let path = self.path();
+            let reason = format!("record is open for reading only (path={})", path.display());
+            return Err(Error::Conflict { reason });
         };
-        let mut settled = writing.settled();
-        let found = self
-            .read_settled(writing, &mut settled)?
-            .map(|record| record.version);
+        let mut settled = writing.settled.lock();
+        let found = self.read_settled(writing, &mut settled)?;
+        let found = found.map(|record| record.version);
         if found != expected {
             return Err(Error::stale(expected));
         }
@@ -239,9 +220,8 @@ impl Inner {
     fn replace(&self, writing: &Writing, record: &Versioned, settled: &mut Settled) -> Result<()> {
         let tmp = self.directory.join("state.tmp");
         let mut written = self.write_synced(writing, &tmp, record);
-        let mut is_full = false;
-        if written.as_ref().is_err_and(reserve::is_full) {
-            is_full = true;
+        let is_full = written.as_ref().is_err_and(reserve::is_full);
+        if is_full {
             // What was written of it takes room as well.
             let _ = fs::remove_file(&tmp);
             if reserve::release(&self.directory) || self.forget_old_copies() {
@@ -336,15 +316,14 @@ impl Inner {
             let record = decode(stored.into())?;
             match record.version.0 == number {
                 true => Ok(record.bytes),
-                false => Err(Error::Corrupt {
-                    reason: format!("a copy is of another version (copy={number})"),
-                }),
+                false => Err(Error::corrupt(format!(
+                    "a copy is of another version (copy={number})"
+                ))),
             }
         };
         let numbers = self.kept_numbers()?.into_iter().rev();
-        Ok(numbers
-            .map(|number| (Version(number), read(number)))
-            .collect())
+        let kept = numbers.map(|number| (Version(number), read(number)));
+        Ok(kept.collect())
     }
 
     #[cfg(not(test))]
@@ -399,9 +378,8 @@ fn decode(stored: Bytes) -> Result<Versioned> {
         bytes: stored.slice(HEADER_BYTES..),
     };
     if checksum(&record) != (header >> 64) as u64 {
-        return Err(Error::Corrupt {
-            reason: format!("record fails its checksum (version={})", record.version.0),
-        });
+        let reason = format!("record fails its checksum (version={})", record.version.0);
+        return Err(Error::Corrupt { reason });
     }
     Ok(record)
 }
@@ -414,9 +392,7 @@ fn checksum(record: &Versioned) -> u64 {
 }
 
 fn cut() -> Error {
-    Error::Corrupt {
-        reason: "record is shorter than its header".to_owned(),
-    }
+    Error::corrupt("record is shorter than its header")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Pages that are in memory are read at once on the calling thread, with a flag that makes the
 //! kernel refuse to wait for the disk: 1.6 µs for a KiB, where a hop to a blocking thread alone
 //! takes 28 µs (measured on 2 cores). Only what is not in memory goes to a blocking thread, all of
-//! it in one hop, and the kernel is told about every range before the first is read, so that it
+//! it in one hop, and the kernel gets a hint about every range before the first is read, so that it
 //! reads them in parallel.
 
 use std::io::IoSliceMut;
@@ -59,7 +59,7 @@ fn read_warm(blob: &OpenBlob, ranges: &[Range<u64>], total: usize, done: &mut Ve
     let mut warm = 0;
     for range in ranges {
         let len = (range.end - range.start) as usize;
-        let Some((part, behind)) = rest.split_at_mut_checked(len) else {
+        let Some((part, after)) = rest.split_at_mut_checked(len) else {
             break;
         };
         let mut target = [IoSliceMut::new(part)];
@@ -71,7 +71,7 @@ fn read_warm(blob: &OpenBlob, ranges: &[Range<u64>], total: usize, done: &mut Ve
         if read != Ok(len) {
             break;
         }
-        rest = behind;
+        rest = after;
         warm += 1;
     }
     let mut bytes = Bytes::from(buffer);
@@ -96,9 +96,9 @@ fn read_cold(name: &str, blob: &OpenBlob, range: &Range<u64>) -> Result<Bytes> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     match blob.file.read_exact_at(&mut bytes, range.start) {
         Ok(()) => Ok(bytes.into()),
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(Error::Corrupt {
-            reason: format!("object was cut while it was open (name={name})"),
-        }),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(Error::corrupt(
+            format!("object was cut while it was open (name={name})"),
+        )),
         Err(error) => Err(Error::unavailable(
             format!("read object (name={name})"),
             error,

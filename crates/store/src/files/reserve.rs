@@ -47,11 +47,9 @@ pub(super) fn release(directory: &Path) -> bool {
 /// Bytes that no file system packs, since a reserve that takes no room gives none back.
 fn fill(path: &Path) -> io::Result<()> {
     let words = 0..RESERVE_BYTES / 8;
-    let bytes: Vec<u8> = words
-        .flat_map(|word| xxh3_64(&word.to_le_bytes()).to_le_bytes())
-        .collect();
+    let bytes = words.flat_map(|word| xxh3_64(&word.to_le_bytes()).to_le_bytes());
     let mut file = File::create(path)?;
-    file.write_all(&bytes)?;
+    file.write_all(&bytes.collect::<Vec<u8>>())?;
     // Only a sync shows whether there is room: a file system may take blocks later.
     file.sync_all()
 }

@@ -66,11 +66,8 @@ impl Walk<'_> {
             let Some(last) = file_name.to_str() else {
                 continue;
             };
-            let slash = if entry.file_type().map_err(fail)?.is_dir() {
-                "/"
-            } else {
-                ""
-            };
+            let is_dir = entry.file_type().map_err(fail)?.is_dir();
+            let slash = if is_dir { "/" } else { "" };
             let name = format!("{base}{last}{slash}");
             if self.may_hold(&name) {
                 names.push(name);

@@ -10,8 +10,8 @@ use bytes::Bytes;
 
 use super::blobs::Inner;
 use super::disk::{blocking, failed, place_taken, sync_directory};
-use crate::name::check_len;
-use crate::{BlobWriter, Error, Result, crash};
+use crate::name::{check_len, earlier_write_failed};
+use crate::{BlobWriter, Result, crash};
 
 /// Bytes gathered before they are handed to a blocking thread.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -90,12 +90,9 @@ impl FileWriter {
     }
 
     fn take_file(&mut self) -> Result<TmpFile> {
-        self.file.take().ok_or_else(|| Error::Conflict {
-            reason: format!(
-                "an earlier write of this object failed (name={})",
-                self.name
-            ),
-        })
+        self.file
+            .take()
+            .ok_or_else(|| earlier_write_failed(&self.name))
     }
 }
 

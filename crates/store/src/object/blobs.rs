@@ -38,9 +38,9 @@ impl ObjectBlobs {
 
     /// A part of an object that is not empty.
     async fn part(&self, name: &str, key: &Path, range: Range<u64>) -> Result<Bytes> {
-        let asked = range.end - range.start;
+        let wanted = range.end - range.start;
         match self.store.get_range(key, range.clone()).await {
-            Ok(bytes) if bytes.len() as u64 == asked => Ok(bytes),
+            Ok(bytes) if bytes.len() as u64 == wanted => Ok(bytes),
             // Stores shorten a range that reaches beyond the end, or refuse one that begins there.
             Ok(_) => Err(self.outside(name, key, &range).await),
             Err(error @ object_store::Error::NotFound { .. }) => Err(failed("read", name, error)),
@@ -59,19 +59,14 @@ impl ObjectBlobs {
         };
         match check_range(name, len, range) {
             Err(corrupt) => corrupt,
-            Ok(_) => Error::Unavailable {
-                context: format!("read object: the answer was cut (name={name})"),
-                source: None,
-            },
+            Ok(_) => Error::without_cause(format!("read object: the answer was cut (name={name})")),
         }
     }
 
     /// Checks the ranges of which a store would answer nothing, or nothing useful.
     async fn check_ranges(&self, name: &str, key: &Path, ranges: &[Range<u64>]) -> Result<()> {
-        if ranges
-            .iter()
-            .all(|range| range.start < range.end && range.end < i64::MAX as u64)
-        {
+        let is_useful = |range: &Range<u64>| !range.is_empty() && range.end < i64::MAX as u64;
+        if ranges.iter().all(is_useful) {
             return Ok(());
         }
         let meta = self.store.head(key).await;
@@ -87,8 +82,8 @@ impl ObjectBlobs {
 impl BlobStore for ObjectBlobs {
     async fn put(&self, name: &str, bytes: Bytes) -> Result<()> {
         let put = self.store.put(&self.key(name)?, bytes.into()).await;
-        put.map_err(|error| failed("put object", name, error))?;
-        Ok(())
+        put.map(drop)
+            .map_err(|error| failed("put object", name, error))
     }
 
     async fn create(&self, name: &str) -> Result<Box<dyn BlobWriter>> {
@@ -102,37 +97,26 @@ impl BlobStore for ObjectBlobs {
         let size = found.meta.size;
         let bytes = found.bytes().await.map_err(fail)?;
         if bytes.len() as u64 != size {
-            return Err(Error::Unavailable {
-                context: format!("get object: the answer was cut (name={name})"),
-                source: None,
-            });
+            let context = format!("get object: the answer was cut (name={name})");
+            return Err(Error::without_cause(context));
         }
         Ok(bytes)
     }
 
     async fn range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
-        let key = self.key(name)?;
-        self.check_ranges(name, &key, std::slice::from_ref(&range))
-            .await?;
-        if range.is_empty() {
-            return Ok(Bytes::new());
-        }
-        self.part(name, &key, range).await
+        let mut parts = self.ranges(name, &[range]).await?;
+        Ok(parts.pop().unwrap_or_default())
     }
 
     async fn ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let key = self.key(name)?;
         self.check_ranges(name, &key, ranges).await?;
-        let some: Vec<_> = ranges
-            .iter()
-            .filter(|range| !range.is_empty())
-            .cloned()
-            .collect();
+        let some = ranges.iter().filter(|range| !range.is_empty());
+        let some: Vec<Range<u64>> = some.cloned().collect();
         // The fetch never answers short, which `coalesce_ranges` relies on.
         let fetch = |range| self.part(name, &key, range);
-        let mut parts = coalesce_ranges(&some, fetch, COALESCE_BYTES)
-            .await?
-            .into_iter();
+        let parts = coalesce_ranges(&some, fetch, COALESCE_BYTES).await?;
+        let mut parts = parts.into_iter();
         let part_of = |range: &Range<u64>| match range.is_empty() {
             true => Some(Bytes::new()),
             false => parts.next(),
@@ -143,9 +127,7 @@ impl BlobStore for ObjectBlobs {
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<BlobInfo>> {
         let fail = |error| failed("list objects", prefix, error);
         // The store knows prefixes of whole parts only; the rest is filtered here.
-        let directory = prefix
-            .rsplit_once('/')
-            .map_or("", |(directory, _)| directory);
+        let directory = prefix.rsplit_once('/').map_or("", |(before, _)| before);
         let base = self.directory(directory)?;
         let mut stream = match start_after(prefix, after) {
             Some(after) => {
@@ -217,12 +199,10 @@ fn start_after<'a>(prefix: &str, after: Option<&'a str>) -> Option<&'a str> {
 /// Refuses to page through a store whose order is another: objects would be missed.
 fn in_order(last: Option<&BlobInfo>, name: &str) -> Result<()> {
     match last {
-        Some(last) if last.name.as_str() >= name => Err(Error::Conflict {
-            reason: format!(
-                "store lists keys out of order (name={name}, after={})",
-                last.name
-            ),
-        }),
+        Some(last) if last.name.as_str() >= name => Err(Error::conflict(format!(
+            "store lists keys out of order (name={name}, after={})",
+            last.name
+        ))),
         _ => Ok(()),
     }
 }

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! `state/lineage` is created once and never replaced, and only after version 1 of its lineage is there:
-//! that one create decides who made the record. What a writer of another lineage creates lies where
-//! nothing looks. Records from before lineages have their numbers directly in `state/` and no such object;
+//! that one create decides who made the record. What a writer of another lineage creates is
+//! where nothing looks. Records from before lineages have their numbers directly in `state/` and no such object;
 //! they continue like that until they are lost.
 
 use std::fmt;
@@ -26,7 +26,7 @@ use super::{failed, key};
 use crate::{Error, Result};
 
 const NAME: &str = "lineage";
-/// Behind all digits in the order of keys, so that a list from a number shows it.
+/// After all digits in the order of keys, so that a list from a number shows it.
 const DIRECTORY: &str = "of-";
 
 /// Which versions belong together. None: those from before lineages.
@@ -64,10 +64,9 @@ impl Lineage {
         match Self::load(store, state).await? {
             found if found == self => Ok(()),
             Self(Some(_)) => Err(Error::stale(None)),
-            Self(None) => Err(Error::Unavailable {
-                context: "create lineage of record: refused, but nothing is there".to_owned(),
-                source: None,
-            }),
+            Self(None) => Err(Error::without_cause(
+                "create lineage of record: refused, but nothing is there",
+            )),
         }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! **A record that was lost and made again** is of another [lineage](Lineage). A handle keeps to the
 //! lineage that it saw first. After each create it looks which lineage counts; where that is another
-//! one, the swap did not happen, and what was created lies where nothing looks.
+//! one, the swap did not happen, and what was created is where nothing looks.
 //!
 //! **Old numbers are removed, and still a stale writer cannot win.** A writer that sleeps at
 //! version `v` until `v + 1` is removed can create `v + 1` again, and the store says yes. So a
@@ -20,7 +20,7 @@
 //! Removal happens beside the swaps: a store that deletes slowly holds up no swap, and while one
 //! removal runs no other begins.
 //!
-//! The stale object itself lies below the head, where no reader looks, and goes with the next
+//! The stale object itself is below the head, where no reader looks, and goes with the next
 //! removal. A handle also refuses at once to swap versions below the highest it has ever seen.
 //!
 //! **What the store answers to a create** may be wrong both ways: a refusal although nothing is
@@ -45,6 +45,7 @@ use super::probe::probe_create_only;
 use super::stored::Stored;
 use super::{failed, key};
 use crate::nonce::Nonces;
+use crate::port::watch_by;
 use crate::{Error, MetaStore, Result, Version, Versioned};
 
 /// How many of the newest versions are kept. A writer may sleep through this many swaps between
@@ -93,9 +94,9 @@ struct Newest {
 }
 
 fn gone(seen: u64, newest: u64) -> Error {
-    Error::Corrupt {
-        reason: format!("versions of the record are gone (seen={seen}, newest={newest})"),
-    }
+    Error::corrupt(format!(
+        "versions of the record are gone (seen={seen}, newest={newest})"
+    ))
 }
 
 impl ObjectMeta {
@@ -164,12 +165,10 @@ impl ObjectMeta {
         }
         let known = *self.lineage.get_or_init(|| lineage);
         if lineage != known {
-            return Err(Error::Corrupt {
-                reason: format!(
-                    "the record was made again, by a rebuild or a restore: open it again \
-                     (lineage={known}, found={lineage})"
-                ),
-            });
+            return Err(Error::corrupt(format!(
+                "the record was made again, by a rebuild or a restore: open it again \
+                 (lineage={known}, found={lineage})"
+            )));
         }
         self.seen.fetch_max(number, Ordering::AcqRel);
         match number < seen {
@@ -186,30 +185,24 @@ impl ObjectMeta {
         let directory = lineage.directory(&self.state);
         let mut keys = self.store.list_with_offset(Some(&directory), &from);
         let (mut highest, mut foreign, mut is_named) = (0, 0, false);
-        while let Some(meta) = keys
-            .try_next()
-            .await
-            .map_err(|e| failed("list", "state", e))?
-        {
+        let fail = |error| failed("list", "state", error);
+        while let Some(meta) = keys.try_next().await.map_err(fail)? {
             match key_of(&directory, &meta.location) {
                 Key::Version(number) => highest = highest.max(number),
                 Key::Foreign(number) => foreign = foreign.max(number),
                 Key::Lineage => is_named = true,
                 Key::Unknown => {
-                    return Err(Error::Corrupt {
-                        reason: format!("not a version of the record (key={})", meta.location),
-                    });
+                    let reason = format!("not a version of the record (key={})", meta.location);
+                    return Err(Error::Corrupt { reason });
                 }
             }
         }
         // A lone version 1 was made by a writer that died before it created the lineage.
         if highest == 0 && foreign > 1 && !is_named {
-            return Err(Error::Corrupt {
-                reason:
-                    "versions of the record are there and what names their lineage is gone: stop \
-                         whatever writes here, and move all of `state` away"
-                        .to_owned(),
-            });
+            return Err(Error::corrupt(
+                "versions of the record are there and what names their lineage is gone: stop \
+                 whatever writes here, and move all of `state` away",
+            ));
         }
         Ok(highest)
     }
@@ -238,10 +231,9 @@ impl ObjectMeta {
         match self.read(lineage, number).await? {
             Some(found) if found.nonce == stored.nonce => Ok(()),
             Some(_) => Err(Error::stale(number.checked_sub(1).map(Version))),
-            None => Err(Error::Unavailable {
-                context: format!("swap record: refused, but nothing is there (version={number})"),
-                source: None,
-            }),
+            None => Err(Error::without_cause(format!(
+                "swap record: refused, but nothing is there (version={number})"
+            ))),
         }
     }
 
@@ -256,9 +248,8 @@ impl ObjectMeta {
         self.create(lineage, 1, &Stored { nonce, bytes }).await?;
         let made = lineage.create(&*self.store, &self.state).await;
         if matches!(made, Err(Error::Conflict { .. })) {
-            // Another lineage counts and always will: ours is nobody's. Best effort.
-            let removed = self.store.delete(&self.key(lineage, 1)?).await;
-            if let Err(error) = removed {
+            // Another lineage counts and always will: ours is not used. Best effort.
+            if let Err(error) = self.store.delete(&self.key(lineage, 1)?).await {
                 tracing::debug!(%error, "removal of a lost first version failed");
             }
         }
@@ -289,26 +280,20 @@ impl ObjectMeta {
         if newest < number.saturating_add(KEEP_VERSIONS) {
             return Ok(());
         }
-        Err(Error::Unavailable {
-            context: format!(
-                "swap record: too many versions since to tell who won (version={number}, newest={newest})"
-            ),
-            source: None,
-        })
+        Err(Error::without_cause(format!(
+            "swap record: too many versions since to tell who won (version={number}, newest={newest})"
+        )))
     }
 
     /// Begins to remove versions that are not needed, unless that is still under way. Best effort: a
     /// later swap tries again.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a swap must not wait for deletes, and whoever swaps drives nothing afterwards"
+        reason = "a swap must not wait for deletes, and its caller drives nothing afterwards"
     )]
     fn remove_old(&self, lineage: Lineage, newest: u64) {
         let mut removal = self.removal.lock();
-        if removal
-            .as_ref()
-            .is_some_and(|removal| !removal.is_finished())
-        {
+        if removal.as_ref().is_some_and(|one| !one.is_finished()) {
             return;
         }
         let keep_from = newest.saturating_sub(KEEP_VERSIONS - 1);
@@ -354,17 +339,14 @@ impl MetaStore for ObjectMeta {
                 }));
             }
         }
-        Err(Error::Unavailable {
-            context: "load record: each version was removed before it could be read".to_owned(),
-            source: None,
-        })
+        Err(Error::without_cause(
+            "load record: each version was removed before it could be read",
+        ))
     }
 
     async fn swap(&self, expected: Option<Version>, bytes: Bytes) -> Result<Version> {
         if !self.writable {
-            return Err(Error::Conflict {
-                reason: "the record was opened for reading".to_owned(),
-            });
+            return Err(Error::conflict("the record was opened for reading"));
         }
         let expected = match expected {
             None => return self.begin(bytes).await,
@@ -375,8 +357,8 @@ impl MetaStore for ObjectMeta {
         let lineage = self.check_expected(expected).await?;
         let number = expected + 1;
         let nonce = self.nonces.next();
-        self.create(lineage, number, &Stored { nonce, bytes })
-            .await?;
+        let stored = Stored { nonce, bytes };
+        self.create(lineage, number, &stored).await?;
         self.check_won(number).await?;
         if number.is_multiple_of(REMOVE_EVERY) {
             self.remove_old(lineage, number);
@@ -385,20 +367,12 @@ impl MetaStore for ObjectMeta {
     }
 
     async fn watch(&self, seen: Option<Version>) -> Result<Versioned> {
-        let mut interval = tokio::time::interval(self.watch_interval);
-        loop {
-            interval.tick().await;
-            // A list and not a look at `seen + 1`: that one may be removed by now, or a stale
-            // writer's.
+        // A list and not a look at `seen + 1`: that one may be removed by now, or a stale writer's.
+        let version = || async {
             let newest = self.newest().await?;
-            if newest.map(|newest| Version(newest.number)) == seen {
-                continue;
-            }
-            match self.load().await? {
-                Some(record) if Some(record.version) != seen => return Ok(record),
-                _ => {}
-            }
-        }
+            Ok(newest.map(|newest| Version(newest.number)))
+        };
+        watch_by(self, self.watch_interval, seen, version).await
     }
 
     fn is_exclusive(&self) -> bool {

@@ -20,7 +20,7 @@ pub struct ObjectPlace {
 }
 
 impl ObjectPlace {
-    /// Opens a place by its URL. Nothing is asked of the store yet.
+    /// Opens a place by its URL. Nothing is requested from the store yet.
     ///
     /// # Errors
     /// As [`open_object_store`].
@@ -83,16 +83,17 @@ pub fn open_object_store(
     url: &str,
     options: &[(String, String)],
 ) -> Result<(Arc<dyn ObjectStore>, Path)> {
-    let refuse = |what: &str| Error::Conflict {
-        reason: format!("{what}: expected something like s3://bucket/prefix"),
+    let refuse = |what: &str| {
+        Error::conflict(format!(
+            "{what}: expected something like s3://bucket/prefix"
+        ))
     };
-    let url = url
-        .parse()
-        .map_err(|_| refuse("object store URL cannot be parsed"))?;
+    let url = url.parse();
+    let url = url.map_err(|_| refuse("object store URL cannot be parsed"))?;
     let options = options
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_str()));
-    // One object at a time is deleted here. Asked for in bulk, Ceph answers "UnknownError" where two
+    // One object at a time is deleted here. To a bulk request, Ceph answers "UnknownError" where two
     // delete the same object, and inside an answer that is well, so that nothing tries again.
     let options = [(ONE_BY_ONE, "true")].into_iter().chain(options);
     match object_store::parse_url_opts(&url, options) {

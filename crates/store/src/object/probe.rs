@@ -1,7 +1,7 @@
 //! The start-up probe: does this store really refuse a second create?
 //!
-//! A store that ignores the condition makes two writers both believe that they won. Nothing in an
-//! answer tells; only a race does. A race that passes is no proof, but a store that ignores the
+//! A store that ignores the condition makes two writers both believe that they won. Only a race
+//! shows it, no single answer does. A race that passes is no proof, but a store that ignores the
 //! condition fails the first, and one that checks and then writes is likely to fail one of several.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// to hold the record.
 ///
 /// An answer that gets lost says nothing about the store: the racer may have won or not, which the
-/// bytes that are there tell. A race that no one can have won is run again.
+/// bytes that are there show. A race that no one can have won is run again.
 pub async fn probe_create_only(
     store: &Arc<dyn ObjectStore>,
     prefix: &Path,
@@ -82,9 +82,8 @@ fn is_answer(error: &object_store::Error) -> bool {
 }
 
 async fn race(store: &Arc<dyn ObjectStore>, key: &Path, name: &str, racers: usize) -> Result<()> {
-    let contents: Vec<_> = (0..racers)
-        .map(|racer| Bytes::from(format!("racer {racer}")))
-        .collect();
+    let contents = (0..racers).map(|racer| Bytes::from(format!("racer {racer}")));
+    let contents: Vec<Bytes> = contents.collect();
     let creates = contents.iter().map(|bytes| create(store, key, bytes));
     let (mut winners, mut unknown) = (Vec::new(), Vec::new());
     for (created, bytes) in join_all(creates).await.into_iter().zip(&contents) {
@@ -108,7 +107,10 @@ async fn race(store: &Arc<dyn ObjectStore>, key: &Path, name: &str, racers: usiz
     });
     // Every answer was a refusal or got lost on its way, and nothing landed.
     let found = read.await.map_err(fail)?;
-    let found = found.ok_or_else(|| nobody_won(name))?;
+    let found = found.ok_or_else(|| {
+        let context = format!("probe the store: no attempt won, try again (name={name})");
+        Error::without_cause(context)
+    })?;
     if !may_have_won.contains(&&found) {
         return Err(unfit(&"another's bytes are there than the winner's"));
     }
@@ -129,19 +131,10 @@ async fn create(
     store.put_opts(key, bytes.clone().into(), options).await
 }
 
-fn nobody_won(name: &str) -> Error {
-    Error::Unavailable {
-        context: format!("probe the store: no attempt won, try again (name={name})"),
-        source: None,
-    }
-}
-
 fn unfit(what: &dyn std::fmt::Display) -> Error {
-    Error::Conflict {
-        reason: format!(
-            "this object store does not create atomically ({what}): keep objects in it, but the record in PostgreSQL"
-        ),
-    }
+    Error::conflict(format!(
+        "this object store does not create atomically ({what}): keep objects in it, but the record in PostgreSQL"
+    ))
 }
 
 #[cfg(test)]

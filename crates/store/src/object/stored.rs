@@ -29,9 +29,7 @@ impl Stored {
     }
 
     pub(super) fn decode(number: u64, body: Bytes) -> Result<Self> {
-        let corrupt = || Error::Corrupt {
-            reason: format!("record fails its checksum (version={number})"),
-        };
+        let corrupt = || Error::corrupt(format!("record fails its checksum (version={number})"));
         let (nonce, rest) = body.split_first_chunk().ok_or_else(corrupt)?;
         let (checksum, _) = rest.split_first_chunk().ok_or_else(corrupt)?;
         let stored = Self {

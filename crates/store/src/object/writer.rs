@@ -1,7 +1,7 @@
 //! An object being uploaded in parts. It exists only when the upload is completed.
 //!
 //! What fits into one part is put whole. A dropped upload leaves parts that no list shows; stores
-//! keep them until told otherwise, so a bucket wants a rule that removes unfinished uploads.
+//! keep them until they are removed, so a bucket wants a rule that removes unfinished uploads.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload, UploadPart};
 
 use super::failed;
-use crate::name::check_len;
+use crate::name::{check_len, earlier_write_failed};
 use crate::{BlobWriter, Error, Result};
 
 /// The size of a part. S3 takes 10,000 parts, so objects up to 78 GiB.
@@ -116,12 +116,10 @@ impl ObjectWriter {
         if stored.size == self.arrived {
             return Ok(());
         }
-        Err(Error::Corrupt {
-            reason: format!(
-                "store kept another length (name={}, kept={}, sent={})",
-                self.name, stored.size, self.arrived
-            ),
-        })
+        Err(Error::corrupt(format!(
+            "store kept another length (name={}, kept={}, sent={})",
+            self.name, stored.size, self.arrived
+        )))
     }
 
     /// Best effort: what remains is invisible.
@@ -149,12 +147,7 @@ impl BlobWriter for ObjectWriter {
     async fn finish(mut self: Box<Self>, expected_len: u64) -> Result<()> {
         if self.broken {
             self.abort().await;
-            return Err(Error::Conflict {
-                reason: format!(
-                    "an earlier write of this object failed (name={})",
-                    self.name
-                ),
-            });
+            return Err(earlier_write_failed(&self.name));
         }
         if let Err(error) = check_len(&self.name, self.arrived, expected_len) {
             self.abort().await;

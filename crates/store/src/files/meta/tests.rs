@@ -83,10 +83,8 @@ async fn an_unsynced_swap_is_not_shown_to_its_writer_until_it_is_durable() {
         (record.version, &record.bytes[..]),
         (Version(2), &b"two"[..])
     );
-    assert_eq!(
-        *meta.inner.writing.as_ref().unwrap().settled(),
-        Settled::Yes
-    );
+    let writing = meta.inner.writing.as_ref().unwrap();
+    assert_eq!(*writing.settled.lock(), Settled::Yes);
 }
 
 /// A record that cannot be written leaves the old one, and the handle continues.
