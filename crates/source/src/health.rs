@@ -60,6 +60,11 @@ impl Health {
         self.counts.lock().requests += 1;
     }
 
+    /// Counts the bytes of an answer.
+    pub(crate) fn received(&self, bytes: usize) {
+        self.meters.received_bytes.increment(bytes as u64);
+    }
+
     pub(crate) fn failed(&self, error: &Error) {
         let mut counts = self.counts.lock();
         counts.failures += 1;

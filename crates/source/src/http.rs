@@ -5,6 +5,10 @@ use std::time::Duration;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
+use tokio::time::Instant;
+
+use crate::error::Result;
+use crate::health::Health;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest that a `Retry-After` is believed.
@@ -37,6 +41,32 @@ pub(crate) fn reason_of(error: &reqwest::Error) -> &'static str {
     } else {
         "request failed"
     }
+}
+
+/// The bytes of an answer.
+///
+/// # Errors
+/// `TooLarge` above `bytes_max` bytes, `Unavailable` where the connection fails or is too slow.
+pub(crate) async fn read(
+    mut response: Response,
+    health: &Health,
+    bytes_max: u64,
+) -> Result<Vec<u8>> {
+    let stated = response.content_length().unwrap_or(0);
+    let mut bytes = Vec::with_capacity(stated.min(bytes_max).min(READ_AHEAD_MAX) as usize);
+    let began = Instant::now();
+    let failed = |error| health.unavailable(reason_of(&error));
+    while let Some(part) = response.chunk().await.map_err(failed)? {
+        if bytes.len() as u64 + part.len() as u64 > bytes_max {
+            return Err(health.too_large(format!("answer longer than {bytes_max} bytes")));
+        }
+        health.received(part.len());
+        bytes.extend_from_slice(&part);
+        if is_too_slow(began.elapsed(), bytes.len()) {
+            return Err(health.unavailable("the answer comes too slowly"));
+        }
+    }
+    Ok(bytes)
 }
 
 /// Whether an answer comes too slowly to wait for the rest.

@@ -40,6 +40,7 @@ impl Outcome {
 }
 
 /// The metrics of one endpoint.
+#[derive(Debug)]
 pub(crate) struct Meters {
     chain: SharedString,
     endpoint: SharedString,
@@ -92,12 +93,6 @@ impl Meters {
             "method" => method.to_owned()
         )
         .record(elapsed.as_secs_f64());
-    }
-}
-
-impl std::fmt::Debug for Meters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Meters")
     }
 }
 

@@ -51,6 +51,15 @@ pub struct Want {
     pub proof: Proof,
 }
 
+impl Want {
+    /// Only which blocks there are, and no proof of them.
+    pub(crate) const CLOCK: Self = Self {
+        datasets: DatasetSet::CLOCK,
+        scope: Scope::All,
+        proof: Proof::CLAIMED,
+    };
+}
+
 /// A block with what is known about it.
 #[derive(Clone, Debug)]
 pub struct Fetched {

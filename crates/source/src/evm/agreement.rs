@@ -10,8 +10,8 @@ use chronolith_model::Hash32;
 use futures::FutureExt as _;
 use tokio::time::timeout;
 
-use super::fetch::clock_of;
-use super::reader::{Reader, block_call};
+use super::fetch::{block_call, clock_of};
+use super::reader::Reader;
 use super::rules::Checks;
 use super::source::EvmSource;
 use super::verify::Verifier;
@@ -26,6 +26,18 @@ use crate::source::{EndpointBlock, Heads};
 pub(super) const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl EvmSource {
+    /// The answer of an endpoint; none where it fails, which is noted, also by taking too long.
+    pub(super) async fn in_time<T>(
+        &self,
+        endpoint: &Endpoint,
+        request: impl Future<Output = Result<T>>,
+    ) -> Option<T> {
+        let late = |_| Err(endpoint.unavailable("no answer in time"));
+        let answer = timeout(ENDPOINT_TIMEOUT, request).await;
+        let answer = answer.unwrap_or_else(late);
+        answer.inspect_err(|error| self.note(endpoint, error)).ok()
+    }
+
     /// The block that healthy endpoints, and these, have at a height. One that is down, slow or behind is
     /// left out. Nothing is requested where there is no second endpoint.
     pub(super) async fn blocks_at_healthy(
@@ -37,33 +49,24 @@ impl EvmSource {
         if endpoints.len() < 2 {
             return Vec::new();
         }
-        let is_asked =
-            |endpoint: &&Arc<Endpoint>| endpoint.is_healthy() || also.contains(&endpoint.name);
-        let attempt = endpoints.iter().filter(is_asked);
-        let attempt = attempt.map(|endpoint| async move {
-            let heard = timeout(ENDPOINT_TIMEOUT, self.block_at(endpoint, number)).await;
-            let slow = |_| Err(endpoint.unavailable("no answer in time"));
-            match heard.unwrap_or_else(slow) {
-                Ok(block) => block,
-                Err(error) => {
-                    self.note(endpoint, &error);
-                    None
-                }
-            }
+        let is_due = |one: &&Arc<Endpoint>| one.is_healthy() || also.contains(&one.name);
+        let requests = endpoints.iter().filter(is_due).map(|endpoint| async move {
+            let block = self.block_at(endpoint, number);
+            self.in_time(endpoint, block).await.flatten()
         });
-        let heard = futures::future::join_all(attempt).await;
-        heard.into_iter().flatten().collect()
+        let blocks = futures::future::join_all(requests).await;
+        blocks.into_iter().flatten().collect()
     }
 
     /// The heads of the first healthy endpoint that reaches this block.
     pub(super) async fn heads_from(&self, number: u64) -> Option<Heads> {
         let endpoints = self.pool.endpoints().iter();
         for endpoint in endpoints.filter(|one| one.is_healthy()) {
-            let attempt = async {
+            let request = async {
                 self.admit(endpoint, None).await?;
                 self.heads_of(endpoint).await
             };
-            match timeout(ENDPOINT_TIMEOUT, attempt).await {
+            match timeout(ENDPOINT_TIMEOUT, request).await {
                 Ok(Ok(heads)) if heads.head.number >= number => return Some(heads),
                 Ok(Err(error)) => self.note(endpoint, &error),
                 Ok(Ok(_)) | Err(_) => {}
@@ -88,8 +91,8 @@ impl EvmSource {
 
     /// The hash of the first block, where it is known already.
     fn expected_genesis(&self) -> Option<Hash32> {
-        let kept = self.genesis.get().copied();
-        kept.or_else(|| known_genesis(self.settings.chain_id))
+        let known = self.genesis.get().copied();
+        known.or_else(|| known_genesis(self.settings.chain_id))
     }
 
     /// Refuses an endpoint whose first block is not the chain's. One that does not serve that block
@@ -105,7 +108,7 @@ impl EvmSource {
             return Ok(());
         }
         let Ok(got) = self.genesis_of(endpoint).await? else {
-            // It refuses to say: compared the next time it is admitted.
+            // It refuses the request: compared the next time it is admitted.
             return Ok(());
         };
         if let Some(got) = got.filter(|got| *got != expected) {
@@ -125,23 +128,22 @@ impl EvmSource {
     /// # Errors
     /// `Invalid` where endpoints differ and nothing says which of them are right.
     pub(super) async fn agreed_genesis(&self) -> Result<Option<Hash32>> {
-        let heard = self.first_blocks().await;
-        if heard.is_empty() {
+        let answers = self.first_blocks().await;
+        if answers.is_empty() {
             // One after the other, as often as it takes.
             let first = self.first_answer(None, |source, endpoint| {
                 source.readable_first_block(endpoint).boxed()
             });
             return first.await;
         }
-        let served = heard
-            .into_iter()
-            .filter_map(|(one, hash)| Some((one, hash?)));
-        let heard: Vec<(&Arc<Endpoint>, Hash32)> = served.collect();
-        let Some((first, found)) = heard.first().copied() else {
+        let served = answers.into_iter();
+        let served = served.filter_map(|(one, hash)| Some((one, hash?)));
+        let served: Vec<(&Arc<Endpoint>, Hash32)> = served.collect();
+        let Some((first, found)) = served.first().copied() else {
             return Ok(None);
         };
         let Some(expected) = self.expected_genesis() else {
-            if let Some((other, theirs)) = heard.iter().find(|(_, hash)| *hash != found) {
+            if let Some((other, theirs)) = served.iter().find(|(_, hash)| *hash != found) {
                 return Err(Error::Invalid(format!(
                     "endpoints have different first blocks, and nothing says which is the chain's: {} has {found}, {} has {theirs}; remove those of another chain from rpcHttp",
                     first.name, other.name
@@ -150,8 +152,8 @@ impl EvmSource {
             self.genesis.get_or_init(|| found);
             return Ok(Some(found));
         };
-        let is_there = heard.iter().any(|(_, got)| *got == expected);
-        for (endpoint, got) in &heard {
+        let is_there = served.iter().any(|(_, got)| *got == expected);
+        for (endpoint, got) in &served {
             // With no endpoint on the chain, the caller reports it, and all are tried again soon.
             if is_there && *got != expected {
                 self.admitted.lock().remove(&endpoint.name);
@@ -167,23 +169,20 @@ impl EvmSource {
     }
 
     /// The first block by every endpoint of this chain that answers; none where it serves none.
-    /// Those that do not answer are compared when they are asked next.
+    /// Those that do not answer are compared with the next request.
     async fn first_blocks(&self) -> Vec<(&Arc<Endpoint>, Option<Hash32>)> {
-        let is_admitted =
-            |endpoint: &&Arc<Endpoint>| self.admitted.lock().contains_key(&endpoint.name);
-        let attempt = self.pool.endpoints().iter().filter(is_admitted);
-        let attempt = attempt.map(|endpoint| async move {
-            let heard = timeout(ENDPOINT_TIMEOUT, self.genesis_of(endpoint)).await;
-            match heard {
-                Ok(Ok(Ok(first))) => Some((endpoint, first)),
-                _ => {
-                    self.admitted.lock().remove(&endpoint.name);
-                    None
-                }
+        let is_admitted = |one: &&Arc<Endpoint>| self.admitted.lock().contains_key(&one.name);
+        let admitted = self.pool.endpoints().iter().filter(is_admitted);
+        let requests = admitted.map(|endpoint| async move {
+            let answer = timeout(ENDPOINT_TIMEOUT, self.genesis_of(endpoint)).await;
+            if let Ok(Ok(Ok(first))) = answer {
+                return Some((endpoint, first));
             }
+            self.admitted.lock().remove(&endpoint.name);
+            None
         });
-        let heard = futures::future::join_all(attempt).await;
-        heard.into_iter().flatten().collect()
+        let answers = futures::future::join_all(requests).await;
+        answers.into_iter().flatten().collect()
     }
 
     async fn readable_first_block(&self, endpoint: &Arc<Endpoint>) -> Result<Option<Hash32>> {
@@ -194,7 +193,7 @@ impl EvmSource {
 
     /// Only its name counts: first blocks have headers that no later block has.
     async fn genesis_of(&self, endpoint: &Arc<Endpoint>) -> Result<Answer<Hash32>> {
-        let answer: Answer<WireBlock> = endpoint.send_one(block_call("0x0")).await?;
+        let answer: Answer<WireBlock> = endpoint.send_one(block_call("0x0", false)).await?;
         Ok(answer.map(|block| block.map(|block| Hash32(block.hash.0))))
     }
 }

@@ -4,6 +4,8 @@
 use std::sync::LazyLock;
 
 use alloy_primitives::{Bloom, keccak256};
+use bytes::Bytes;
+use chronolith_model::Scope;
 use quick_cache::sync::Cache;
 
 /// Terms whose bits are remembered.
@@ -31,6 +33,22 @@ pub(crate) fn add(bloom: &mut Bloom, value: &[u8]) {
     for bit in bits {
         set(bloom, bit);
     }
+}
+
+/// Whether a bloom allows a log of the scope.
+pub(crate) fn may_hold(bloom: &Bloom, scope: &Scope) -> bool {
+    let Scope::Only(entries) = scope else {
+        return true;
+    };
+    let admits = |value: &Option<Bytes>| {
+        value.as_ref().is_none_or(|value| {
+            let mut bits = Bloom::ZERO;
+            add(&mut bits, value);
+            *bloom & bits == bits
+        })
+    };
+    let mut entries = entries.iter();
+    entries.any(|entry| admits(&entry.emitter) && admits(&entry.topic0))
 }
 
 #[expect(

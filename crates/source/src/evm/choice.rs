@@ -13,7 +13,7 @@ use crate::jsonrpc::pool::PassedOver;
 use crate::source::{Fetched, Want};
 
 impl EvmSource {
-    /// The first blocks of a range, from the first endpoint that shows and proves them.
+    /// The first blocks of a range, from the first endpoint that serves and proves them.
     pub(super) async fn first_of(
         &self,
         range: BlockRange,
@@ -27,7 +27,7 @@ impl EvmSource {
             passed_over.extend_from_slice(avoid);
             passed_over
         };
-        // Asking these once more would change nothing.
+        // Another request to these would change nothing.
         let mut unfit: Vec<Arc<str>> = Vec::new();
         let mut avoid: Vec<Arc<str>> = Vec::new();
         let mut attempts = 0;
@@ -44,14 +44,14 @@ impl EvmSource {
             let claimed = claims.count();
             // An endpoint may count as one with receipts again while its answer is on the way.
             let strategy = self.strategy(&endpoint, want);
-            let attempt = async {
+            let answer = async {
                 self.admit(&endpoint, anchor).await?;
                 let fetcher = self.fetcher(&endpoint, want, anchor, &claims);
                 let fetched = self.prefix(&fetcher, range, strategy).await?;
                 check_level(&fetched, want)?;
                 Ok((fetched, fetcher.verifier.has_excused()))
             };
-            let error = match attempt.await {
+            let error = match answer.await {
                 Ok((fetched, excused)) => {
                     self.note_proof(strategy, want, &fetched);
                     return Ok(if excused {
@@ -64,10 +64,10 @@ impl EvmSource {
             };
             self.note(&endpoint, &error);
             let is_unfit = match &error {
-                // Without receipts it is asked another way; without anything else it cannot be.
+                // Without receipts there is another way to request them; without anything else there is none.
                 Error::NoMethod { method, .. } if *method == GET_RECEIPTS => None,
                 Error::NoMethod { .. } | Error::Invalid(_) => Some(true),
-                // Asked once more it may confirm what another endpoint says.
+                // A second request may confirm what another endpoint says.
                 Error::Unproven { .. } => Some(claims.count() == claimed),
                 _ => Some(false),
             };
@@ -82,7 +82,7 @@ impl EvmSource {
         }
     }
 
-    /// Tells where blocks are proven less far than the chain allows.
+    /// Reports where blocks are proven less far than the chain allows.
     fn note_proof(&self, strategy: Strategy, want: &Want, fetched: &[Fetched]) {
         if want.scope != Scope::All || !needs_receipts(&self.settings, want) {
             return;

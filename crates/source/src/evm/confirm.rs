@@ -69,19 +69,19 @@ impl Fetcher<'_> {
         blocks: &[&WireBlock],
     ) -> Result<HashMap<u64, Vec<WireLog>>> {
         let scope = scope_params(&self.want.scope);
-        let call = |block: &&WireBlock| Call {
-            method: GET_LOGS,
-            params: format!(r#"[{{"blockHash":"{}"{scope}}}]"#, block.hash),
+        let call = |block: &&WireBlock| {
+            let params = format!(r#"[{{"blockHash":"{}"{scope}}}]"#, block.hash);
+            Call::new(GET_LOGS, params)
         };
         let together = (REQUEST_BYTES_MAX / (scope.len() + 100)).max(1);
         let mut found = HashMap::with_capacity(blocks.len());
         for some in blocks.chunks(together) {
             let calls: Vec<Call> = some.iter().map(call).collect();
             let answers: Vec<Answer<Vec<WireLog>>> = self.request(&calls).await?;
-            if answers
+            let mut refused = answers
                 .iter()
-                .all(|answer| answer.as_ref().is_err_and(takes_no_hashes))
-            {
+                .map(|one| one.as_ref().is_err_and(takes_no_hashes));
+            if refused.all(|refused| refused) {
                 if self.endpoint.is_missing(BLOCK_HASHES) {
                     tracing::warn!(
                         endpoint = %self.endpoint.name,

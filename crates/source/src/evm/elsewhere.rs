@@ -17,39 +17,39 @@ use crate::error::Result;
 use crate::jsonrpc::endpoint::Endpoint;
 use crate::source::{Fetched, Want};
 
-/// How many other endpoints are asked for a range.
-const ASKED_MAX: usize = 3;
-/// How many ranges in a row are requested in vain before nothing more is asked for a while: on a chain with
-/// other rules no endpoint can prove more.
+/// How many other endpoints a range is requested from.
+const OTHERS_MAX: usize = 3;
+/// How many ranges in a row are requested in vain before nothing more is requested for a while: on a chain
+/// with other rules no endpoint can prove more.
 const IN_VAIN_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// Whether asking elsewhere was of use.
+/// Whether requests to other endpoints were of use.
 #[derive(Debug, Default)]
-pub(crate) struct Elsewhere(Mutex<Asked>);
+pub(crate) struct Elsewhere(Mutex<Uses>);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct Uses {
     in_vain: u32,
     pause_until: Option<Instant>,
 }
 
 impl Elsewhere {
-    fn may_ask(&self) -> bool {
+    fn is_paused(&self) -> bool {
         let until = self.0.lock().pause_until;
-        until.is_none_or(|until| until <= Instant::now())
+        until.is_some_and(|until| until > Instant::now())
     }
 
     fn note_found(&self) {
-        *self.0.lock() = Asked::default();
+        *self.0.lock() = Uses::default();
     }
 
     fn note_in_vain(&self) {
-        let mut attempt = self.0.lock();
-        // After a pause one more range is enough to tell.
-        attempt.in_vain = (attempt.in_vain + 1).min(IN_VAIN_MAX);
-        if attempt.in_vain == IN_VAIN_MAX {
-            attempt.pause_until = Some(Instant::now() + PAUSE);
+        let mut uses = self.0.lock();
+        // After a pause one more range in vain is enough.
+        uses.in_vain = (uses.in_vain + 1).min(IN_VAIN_MAX);
+        if uses.in_vain == IN_VAIN_MAX {
+            uses.pause_until = Some(Instant::now() + PAUSE);
         }
     }
 }
@@ -62,18 +62,14 @@ impl EvmSource {
         want: &Want,
         anchor: Option<BlockRef>,
     ) -> Vec<Fetched> {
-        let (Some(from), Some(range)) = (
-            first.first().map(|one| one.endpoint.clone()),
-            range_of(&first),
-        ) else {
+        let Some(one) = first.first().filter(|_| !self.elsewhere.is_paused()) else {
             return first;
         };
-        if !self.elsewhere.may_ask() {
-            return first;
-        }
+        let start = one.block.clock.number;
+        let range = BlockRange::new(start, start + first.len() as u64);
         let endpoints = self.pool.endpoints().iter();
-        let others = endpoints.filter(|one| one.name != from && one.is_healthy());
-        let others: Vec<&Arc<Endpoint>> = others.take(ASKED_MAX).collect();
+        let others = endpoints.filter(|other| other.name != one.endpoint && other.is_healthy());
+        let others: Vec<&Arc<Endpoint>> = others.take(OTHERS_MAX).collect();
         if others.is_empty() {
             return first;
         }
@@ -124,11 +120,6 @@ impl EvmSource {
     }
 }
 
-fn range_of(fetched: &[Fetched]) -> Option<BlockRange> {
-    let first = fetched.first()?.block.clock.number;
-    Some(BlockRange::new(first, first + fetched.len() as u64))
-}
-
 /// Whether these are the same blocks, or the first of them, proven further in something and less far in
 /// nothing.
 fn proves_more(other: &[Fetched], first: &[Fetched]) -> bool {
@@ -150,18 +141,18 @@ mod tests {
     async fn asking_in_vain_ends_for_a_while() {
         let elsewhere = Elsewhere::default();
         for _ in 0..IN_VAIN_MAX {
-            assert!(elsewhere.may_ask());
+            assert!(!elsewhere.is_paused());
             elsewhere.note_in_vain();
         }
         for _ in 0..3 {
-            assert!(!elsewhere.may_ask());
+            assert!(elsewhere.is_paused());
             tokio::time::advance(PAUSE).await;
-            assert!(elsewhere.may_ask());
+            assert!(!elsewhere.is_paused());
             elsewhere.note_in_vain();
         }
         tokio::time::advance(PAUSE).await;
         elsewhere.note_found();
         elsewhere.note_in_vain();
-        assert!(elsewhere.may_ask(), "it was of use");
+        assert!(!elsewhere.is_paused(), "it was of use");
     }
 }

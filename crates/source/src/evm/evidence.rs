@@ -35,7 +35,7 @@ const BLOCKS_MAX: usize = 256;
 
 /// What failed on one endpoint.
 #[derive(Debug)]
-struct Shown {
+struct Seen {
     computed: Hash32,
     tries: u32,
     since: Instant,
@@ -44,7 +44,7 @@ struct Shown {
 /// Failures of one block by one rule.
 #[derive(Debug)]
 struct Failures {
-    by_endpoint: HashMap<Arc<str>, Shown>,
+    by_endpoint: HashMap<Arc<str>, Seen>,
     last: Instant,
 }
 
@@ -117,28 +117,28 @@ impl Evidence {
     }
 
     /// Notes a failure. Whether the rule is to be dropped, with these endpoints to be asked about it.
-    pub(crate) fn note(&self, failure: &Failure<'_>, attempt: &[Arc<str>]) -> bool {
-        let of_run = self.known.lock().note_run(failure, attempt);
+    pub(crate) fn note(&self, failure: &Failure<'_>, endpoints: &[Arc<str>]) -> bool {
+        let of_run = self.known.lock().note_run(failure, endpoints);
         self.known.lock().note_block(failure);
-        of_run || self.speaks_against((failure.number, failure.rule), attempt)
+        of_run || self.speaks_against((failure.number, failure.rule), endpoints)
     }
 
     /// Whether what these endpoints showed of one block speaks against the rule: all that showed it
     /// failed alike, and none is left that may yet show another one.
-    pub(crate) fn speaks_against(&self, block: (u64, Rule), attempt: &[Arc<str>]) -> bool {
+    pub(crate) fn speaks_against(&self, block: (u64, Rule), endpoints: &[Arc<str>]) -> bool {
         let known = self.known.lock();
         let Some(Failures { by_endpoint, .. }) = known.blocks.get(&block) else {
             return false;
         };
-        let mut shown = by_endpoint.values();
-        let Some(first) = shown.next() else {
+        let mut seen = by_endpoint.values();
+        let Some(first) = seen.next() else {
             return false;
         };
-        let alike = shown.all(|one| one.computed == first.computed);
-        let silent = attempt.iter().any(|name| !by_endpoint.contains_key(name));
+        let alike = seen.all(|one| one.computed == first.computed);
+        let silent = endpoints.iter().any(|name| !by_endpoint.contains_key(name));
         let lasts = |time: Duration| {
-            let mut shown = by_endpoint.values();
-            shown.any(|one| one.tries >= LONE_TRIES && one.since.elapsed() >= time)
+            let mut seen = by_endpoint.values();
+            seen.any(|one| one.tries >= LONE_TRIES && one.since.elapsed() >= time)
         };
         alike
             && match (silent, by_endpoint.len()) {
@@ -164,22 +164,22 @@ impl Known {
             last: now,
         });
         failures.last = now;
-        let first = || Shown {
+        let first = || Seen {
             computed: failure.computed,
             tries: 0,
             since: now,
         };
-        let shown = failures.by_endpoint.entry(failure.endpoint.clone());
-        let shown = shown.or_insert_with(first);
-        if shown.computed != failure.computed {
-            *shown = first();
+        let seen = failures.by_endpoint.entry(failure.endpoint.clone());
+        let seen = seen.or_insert_with(first);
+        if seen.computed != failure.computed {
+            *seen = first();
         }
-        shown.tries += 1;
+        seen.tries += 1;
     }
 
     /// Whether enough blocks failed in a row, at every endpoint that may show them, that it does not
-    /// matter that no block was shown twice.
-    fn note_run(&mut self, failure: &Failure<'_>, attempt: &[Arc<str>]) -> bool {
+    /// matter that no block was seen twice.
+    fn note_run(&mut self, failure: &Failure<'_>, endpoints: &[Arc<str>]) -> bool {
         let begin = || Run {
             held: failure.held,
             since: Instant::now(),
@@ -194,7 +194,7 @@ impl Known {
             run.blocks.insert(failure.number);
         }
         run.endpoints.insert(failure.endpoint.clone());
-        let silent = attempt.iter().any(|name| !run.endpoints.contains(name));
+        let silent = endpoints.iter().any(|name| !run.endpoints.contains(name));
         let time = if silent { SILENT_WHILE } else { LONE_WHILE };
         run.blocks.len() >= LONE_TRIES as usize && run.since.elapsed() >= time
     }
@@ -214,7 +214,7 @@ impl EvmSource {
         else {
             return;
         };
-        let attempt = self.asked_about(*rule);
+        let endpoints = self.endpoints_for(*rule);
         let failure = Failure {
             endpoint: &endpoint.name,
             number: *number,
@@ -222,7 +222,7 @@ impl EvmSource {
             computed: *computed,
             held: self.verifier.held().count(*rule),
         };
-        if self.evidence.note(&failure, &attempt) {
+        if self.evidence.note(&failure, &endpoints) {
             if self.verifier.drop_rule(*rule) {
                 self.evidence.note_dropped(*number, *rule, what);
                 let (chain, block, rule) = (self.settings.chain_id, number, rule.name());
@@ -238,7 +238,7 @@ impl EvmSource {
             for endpoint in self.pool.endpoints() {
                 endpoint.end_suspension();
             }
-        } else if attempt.len() == 1 {
+        } else if endpoints.len() == 1 {
             // It is asked again soon: nothing else can tell whether the rule or the answer is wrong.
             endpoint.failed(error);
         } else {
@@ -247,7 +247,7 @@ impl EvmSource {
     }
 
     /// Endpoints that can be asked about a rule: without receipts none can fail their root.
-    fn asked_about(&self, rule: Rule) -> Vec<Arc<str>> {
+    fn endpoints_for(&self, rule: Rule) -> Vec<Arc<str>> {
         let can =
             |endpoint: &&Arc<Endpoint>| rule != Rule::ReceiptsRoot || endpoint.has(GET_RECEIPTS);
         let endpoints = self.pool.endpoints().iter().filter(can);

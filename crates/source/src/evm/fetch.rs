@@ -32,6 +32,15 @@ pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";
 pub(super) const GET_BLOCK: &str = "eth_getBlockByNumber";
 pub(super) const GET_LOGS: &str = "eth_getLogs";
 
+/// The call for a block, with whole transactions or their hashes.
+pub(super) fn block_call(tag: &str, whole: bool) -> Call {
+    Call::new(GET_BLOCK, format!(r#"["{tag}",{whole}]"#))
+}
+
+pub(super) fn receipts_call(number: u64) -> Call {
+    Call::new(GET_RECEIPTS, format!(r#"["{}"]"#, hex(number)))
+}
+
 /// How often calls that failed are sent again, and the pauses before.
 const CALL_RETRIES: u32 = 5;
 const CALL_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
@@ -73,11 +82,9 @@ impl Fetcher<'_> {
 
     /// The first of these blocks with their receipts: as many as go into one request of each.
     async fn some_by_receipts(&self, numbers: &[u64]) -> Result<Vec<Fetched>> {
-        let most = self
-            .endpoint
-            .batch()
-            .min(self.spans.for_receipts() as usize);
-        let mut blocks = numbers.len().min(most.max(1));
+        let most = self.spans.for_receipts() as usize;
+        let most = most.min(self.endpoint.batch()).max(1);
+        let mut blocks = numbers.len().min(most);
         loop {
             let (some, _) = numbers.split_at(blocks);
             match self.with_receipts_of(some).await {
@@ -88,11 +95,7 @@ impl Fetcher<'_> {
     }
 
     async fn with_receipts_of(&self, numbers: &[u64]) -> Result<Vec<Fetched>> {
-        let calls = numbers.iter().map(|number| Call {
-            method: GET_RECEIPTS,
-            params: format!(r#"["{}"]"#, hex(*number)),
-        });
-        let calls: Vec<Call> = calls.collect();
+        let calls: Vec<Call> = numbers.iter().copied().map(receipts_call).collect();
         let receipts = self.request::<Vec<WireReceipt>>(&calls);
         let (mut blocks, receipts) = futures::try_join!(self.blocks_of(numbers), receipts)?;
         let keeping = blocks.iter().zip(&receipts);
@@ -104,7 +107,7 @@ impl Fetcher<'_> {
         let proven = span.in_scope(|| self.proven(&blocks, receipts));
         span.record("outcome", Outcome::of(&proven).name());
         match proven {
-            // Old nodes leave the block's own receipt out, and show its logs where logs are requested: the
+            // Old nodes leave the block's own receipt out, and serve its logs where logs are requested: the
             // bloom proves that these are all. Where all logs are wanted, the blocks are a range.
             Err(Error::RuleFailed {
                 rule: Rule::Bloom | Rule::ReceiptsRoot,
@@ -136,9 +139,8 @@ impl Fetcher<'_> {
         for (block, receipts) in blocks.iter().zip(receipts) {
             let number = block.number();
             let receipts = self.required(number, GET_RECEIPTS, receipts)?;
-            let here =
-                |receipt: &WireReceipt| receipt.block_hash.is_none_or(|hash| hash == block.hash);
-            if !receipts.iter().all(here) {
+            let is_here = |one: &WireReceipt| one.block_hash.is_none_or(|hash| hash == block.hash);
+            if !receipts.iter().all(is_here) {
                 return Err(self.moved(number));
             }
             bytes += receipts.iter().map(WireReceipt::about_bytes).sum::<usize>();
@@ -147,6 +149,10 @@ impl Fetcher<'_> {
         self.spans.received(blocks.len() as u64, bytes);
         self.check_links(&fetched)?;
         Ok(fetched)
+    }
+
+    fn check_links(&self, fetched: &[Fetched]) -> Result<()> {
+        check_links(self.endpoint, fetched.iter().map(|one| one.block.clock))
     }
 
     /// The chain may have changed between two calls: the endpoint need not be wrong, but it is not an answer.
@@ -186,14 +192,12 @@ impl Fetcher<'_> {
         for log in logs {
             by_block.entry(log.block_number).or_default().push(log);
         }
-        let bare = |block: &&WireBlock| !by_block.contains_key(&block.number());
-        let doubtful = blocks.iter().filter(bare);
-        let doubtful = doubtful.filter(|block| self.is_doubtful(block));
-        let doubtful: Vec<&WireBlock> = doubtful.collect();
+        let is_doubtful =
+            |one: &&WireBlock| !by_block.contains_key(&one.number()) && self.is_doubtful(one);
+        let doubtful: Vec<&WireBlock> = blocks.iter().filter(is_doubtful).collect();
         let confirmed = self.by_hash(&doubtful).await?;
         for (number, logs) in &confirmed {
-            let logs: Vec<&WireLog> = logs.iter().collect();
-            by_block.insert(*number, logs);
+            by_block.insert(*number, logs.iter().collect());
         }
         let mut fetched = Vec::with_capacity(blocks.len());
         let mut unproven = None;
@@ -202,14 +206,13 @@ impl Fetcher<'_> {
         while rest.len() > 0 {
             let mut some: Vec<WireBlock> = rest.by_ref().take(self.endpoint.batch()).collect();
             let has_logs = |block: &WireBlock| {
-                let logs = by_block.get(&block.number());
-                logs.is_some_and(|logs| logs.iter().any(|log| self.keeps(log)))
+                let mut logs = by_block.get(&block.number()).into_iter().flatten();
+                logs.any(|log| self.keeps(log))
             };
             self.make_whole(&mut some, has_logs).await?;
-            let open = some
-                .iter()
-                .filter(|one| !has_logs(one) && self.is_suspicious(one));
-            let open: Vec<u64> = open.map(WireBlock::number).collect();
+            let is_open = |one: &&WireBlock| !has_logs(one) && self.is_suspicious(one);
+            let open = some.iter().filter(is_open).map(WireBlock::number);
+            let open: Vec<u64> = open.collect();
             let mut proven = self.proven_by_receipts(&open).await?;
             for block in &some {
                 let number = block.number();
@@ -268,8 +271,7 @@ impl Fetcher<'_> {
     }
 
     /// Whether no log came of a block whose bloom allows one of the scope: a node that is behind
-    /// answers for the blocks it has and leaves out the others silently, and a dishonest one leaves out
-    /// all.
+    /// answers for the blocks it has and leaves out the others silently, and a hostile one leaves out all.
     pub(super) fn is_suspicious(&self, block: &WireBlock) -> bool {
         self.want.scope != Scope::All
             && self.want.datasets.contains(Dataset::Logs)
@@ -282,17 +284,15 @@ impl Fetcher<'_> {
         }
         let (from, to) = (hex(range.start), hex(range.end - 1));
         let scope = scope_params(&self.want.scope);
-        let call = Call {
-            method: GET_LOGS,
-            params: format!(r#"[{{"fromBlock":"{from}","toBlock":"{to}"{scope}}}]"#),
-        };
-        self.required(range.start, GET_LOGS, self.request_one(call).await?)
+        let params = format!(r#"[{{"fromBlock":"{from}","toBlock":"{to}"{scope}}}]"#);
+        let logs = self.request_one(Call::new(GET_LOGS, params)).await?;
+        self.required(range.start, GET_LOGS, logs)
     }
 
     /// The headers of blocks, with the transactions as far as they are wanted.
     pub(super) async fn blocks_of(&self, numbers: &[u64]) -> Result<Vec<WireBlock>> {
         let parts = numbers.chunks(self.endpoint.batch());
-        let attempt = parts.map(|part| async move {
+        let requests = parts.map(|part| async move {
             let kept = self.want.datasets.contains(Dataset::Transactions);
             match self.whole_transactions() {
                 true if kept => self.blocks_as::<WholeBlock<true>>(part).await,
@@ -300,7 +300,7 @@ impl Fetcher<'_> {
                 false => self.blocks_as::<WireBlock>(part).await,
             }
         });
-        let parts = futures::future::try_join_all(attempt).await?;
+        let parts = futures::future::try_join_all(requests).await?;
         Ok(parts.into_iter().flatten().collect())
     }
 
@@ -308,7 +308,11 @@ impl Fetcher<'_> {
         &self,
         numbers: &[u64],
     ) -> Result<Vec<WireBlock>> {
-        let answers = self.request::<T>(&self.block_calls(numbers)).await?;
+        let whole = self.whole_transactions();
+        let calls = numbers
+            .iter()
+            .map(|number| block_call(&hex(*number), whole));
+        let answers = self.request::<T>(&calls.collect::<Vec<Call>>()).await?;
         let mut blocks = Vec::with_capacity(answers.len());
         for (&number, answer) in numbers.iter().zip(answers) {
             let block: WireBlock = self.required(number, GET_BLOCK, answer)?.into();
@@ -322,10 +326,8 @@ impl Fetcher<'_> {
     }
 
     pub(super) async fn request_one<T: DeserializeOwned>(&self, call: Call) -> Result<Answer<T>> {
-        let mut answers = self.request(&[call]).await?;
-        Ok(answers
-            .pop()
-            .expect("every call has an answer, or asking failed"))
+        let answer = self.request(&[call]).await?.pop();
+        Ok(answer.expect("every call has an answer, or the request failed"))
     }
 
     /// Sends calls, as many in a request as the endpoint takes. Each has an answer.
@@ -405,15 +407,6 @@ impl Fetcher<'_> {
         Ok(answers)
     }
 
-    fn block_calls(&self, numbers: &[u64]) -> Vec<Call> {
-        let whole = self.whole_transactions();
-        let call = |number: &u64| Call {
-            method: GET_BLOCK,
-            params: format!(r#"["{}",{whole}]"#, hex(*number)),
-        };
-        numbers.iter().map(call).collect()
-    }
-
     pub(super) fn with_receipts(
         &self,
         block: &WireBlock,
@@ -437,10 +430,10 @@ impl Fetcher<'_> {
         let mut made = Vec::new();
         for log in logs {
             let topics: Vec<&[u8]> = log.topics.iter().map(|topic| topic.as_slice()).collect();
-            let (tx_index, log_index) = (log.transaction_index as u32, log.log_index as u32);
+            let index = log.transaction_index as u32;
             let parts = LogParts {
-                tx_index,
-                log_index,
+                tx_index: index,
+                log_index: log.log_index as u32,
                 emitter: log.address.as_slice(),
                 topics: &topics,
                 data: &log.data,
@@ -448,10 +441,7 @@ impl Fetcher<'_> {
             };
             made.push(Log::new(&parts).map_err(|error| refuse(error.to_string()))?);
             let hash = Hash32(log.transaction_hash.0);
-            named.push(Tx {
-                index: tx_index,
-                hash,
-            });
+            named.push(Tx { index, hash });
         }
         let datasets = self.want.datasets;
         let txs = if datasets.contains(Dataset::TxHashes) {
@@ -474,10 +464,9 @@ impl Fetcher<'_> {
             None
         };
         let proof = self.proof_of_kept(proof, &txs);
+        let has_header = datasets.contains(Dataset::Headers);
         let payload = Payload {
-            header: datasets
-                .contains(Dataset::Headers)
-                .then(|| wire.kept_header().into()),
+            header: has_header.then(|| wire.kept_header().into()),
             bodies,
             raw: None,
         };
@@ -492,20 +481,6 @@ impl Fetcher<'_> {
             proof,
             endpoint: self.endpoint.name.clone(),
         })
-    }
-
-    fn check_links(&self, fetched: &[Fetched]) -> Result<()> {
-        for [before, after] in fetched.array_windows() {
-            let (before, after) = (&before.block.clock, &after.block.clock);
-            let are_neighbours = before.number + 1 == after.number;
-            if are_neighbours && after.parent_hash != before.hash {
-                // The endpoint need not be wrong: the chain may have changed between two calls.
-                let number = after.number;
-                let reason = format!("block {number} does not follow the one before it");
-                return Err(self.endpoint.unavailable(reason));
-            }
-        }
-        Ok(())
     }
 
     /// What was answered; `null` is a block that is not there.
@@ -540,13 +515,33 @@ impl Fetcher<'_> {
         refusal.of(&self.endpoint.name, number)
     }
 
-    /// Whether transactions of all blocks are asked for whole: where they are kept, and where their root
+    /// Whether transactions of all blocks are requested whole: where they are kept, and where their root
     /// is to prove the hashes that are kept.
     pub(super) fn whole_transactions(&self) -> bool {
         let datasets = self.want.datasets;
         datasets.contains(Dataset::TxHashes)
             && (datasets.contains(Dataset::Transactions) || self.verifier.proves_transactions())
     }
+}
+
+/// Checks that each block names the one before it, where that is there.
+pub(super) fn check_links(
+    endpoint: &Endpoint,
+    blocks: impl Iterator<Item = BlockMeta>,
+) -> Result<()> {
+    let mut last: Option<BlockMeta> = None;
+    for block in blocks {
+        let before = last
+            .replace(block)
+            .filter(|one| one.number + 1 == block.number);
+        if before.is_some_and(|before| before.hash != block.parent_hash) {
+            // The endpoint need not be wrong: the chain may have changed between two calls.
+            let number = block.number;
+            let reason = format!("block {number} does not follow the one before it");
+            return Err(endpoint.unavailable(reason));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn is_too_large<T>(answer: &Answer<T>) -> bool {

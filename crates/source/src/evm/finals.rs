@@ -1,7 +1,7 @@
 //! Which blocks are final by every healthy endpoint.
 //!
 //! A tag is the claim of one endpoint. A proxy that answers `finalized` with its newest block would have the
-//! tip archived, and the next reorg would halt the chain. So the others are asked for their tags too, and
+//! tip archived, and the next reorg would halt the chain. So the tags of the others are requested too, and
 //! the lowest of each counts. An endpoint that knows no tag, is down or is far behind does not count.
 
 use std::collections::HashMap;
@@ -12,10 +12,9 @@ use std::time::Duration;
 use chronolith_model::BlockRef;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use super::agreement::ENDPOINT_TIMEOUT;
-use super::reader::{Reader, Tags};
+use super::reader::Tags;
 use super::source::EvmSource;
 use crate::error::Result;
 use crate::jsonrpc::endpoint::Endpoint;
@@ -37,30 +36,30 @@ struct Known {
     /// The tags that no endpoint had lower ones for.
     confirmed: Option<[Option<BlockRef>; 2]>,
     /// The last tags of each endpoint, and when they came.
-    heard: HashMap<Arc<str>, (Heads, Instant)>,
+    answers: HashMap<Arc<str>, (Heads, Instant)>,
     since: Option<Instant>,
     has_warned: bool,
 }
 
 impl Known {
     /// These heads with the lowest tags of all that count.
-    fn lowered(&mut self, heads: Heads, heard: Vec<(Arc<str>, Heads)>, now: Instant) -> Heads {
-        let heard = heard.into_iter();
-        self.heard
-            .extend(heard.map(|(name, heads)| (name, (heads, now))));
-        let counts = |said: Instant| now.duration_since(said) < SILENT_WHILE;
-        self.heard.retain(|_, (_, said)| counts(*said));
-        let is_near = |said: &&Heads| said.head.number + BEHIND_BLOCKS >= heads.head.number;
-        let others = self.heard.values().map(|(said, _)| said).filter(is_near);
+    fn lowered(&mut self, heads: Heads, answers: Vec<(Arc<str>, Heads)>, now: Instant) -> Heads {
+        let answers = answers.into_iter();
+        self.answers
+            .extend(answers.map(|(name, heads)| (name, (heads, now))));
+        let counts = |at: Instant| now.duration_since(at) < SILENT_WHILE;
+        self.answers.retain(|_, (_, at)| counts(*at));
+        let is_near = |one: &&Heads| one.head.number + BEHIND_BLOCKS >= heads.head.number;
+        let others = self.answers.values().map(|(one, _)| one).filter(is_near);
         let others: Vec<&Heads> = others.collect();
         let lowest = |tag: fn(&Heads) -> Option<BlockRef>| {
             let own = tag(&heads)?;
-            let named = others.iter().filter_map(|said| tag(said));
-            named.chain([own]).min_by_key(|block| block.number)
+            let all = others.iter().filter_map(|one| tag(one)).chain([own]);
+            all.min_by_key(|block| block.number)
         };
         let lowered = Heads {
-            finalized: lowest(|said| said.finalized),
-            safe: lowest(|said| said.safe),
+            finalized: lowest(|one| one.finalized),
+            safe: lowest(|one| one.safe),
             ..heads
         };
         if lowered == heads {
@@ -87,13 +86,11 @@ impl EvmSource {
     /// # Errors
     /// `Exhausted` where no endpoint answers.
     pub(super) async fn agreed_heads(&self) -> Result<Heads> {
-        let (name, mut heads) = self
-            .first_answer(None, |source, endpoint| {
-                let heads =
-                    async move { Ok((endpoint.name.clone(), source.heads_of(endpoint).await?)) };
-                heads.boxed()
-            })
-            .await?;
+        let first = self.first_answer(None, |source, endpoint| {
+            let heads = source.heads_of(endpoint);
+            async move { Ok((endpoint.name.clone(), heads.await?)) }.boxed()
+        });
+        let (name, mut heads) = first.await?;
         let archived = self.archived.load(Ordering::Relaxed);
         if heads.head.number < archived {
             // It was set back or is syncing: another one may not be.
@@ -107,18 +104,18 @@ impl EvmSource {
         if endpoints.len() < 2 || self.settings.tags == Tags::NONE {
             return heads;
         }
-        let said = [heads.finalized, heads.safe];
-        if self.finals.0.lock().confirmed == Some(said) {
+        let tags = [heads.finalized, heads.safe];
+        if self.finals.0.lock().confirmed == Some(tags) {
             return heads;
         }
-        let is_asked = |endpoint: &&Arc<Endpoint>| endpoint.name != *from && endpoint.is_healthy();
-        let attempt = endpoints.iter().filter(is_asked);
-        let heard =
-            futures::future::join_all(attempt.map(|endpoint| self.heads_in_time(endpoint))).await;
-        let heard = heard.into_iter().flatten().chain([(from.clone(), heads)]);
-        let (heard, now) = (heard.collect(), Instant::now());
+        let others = endpoints.iter();
+        let others = others.filter(|one| one.name != *from && one.is_healthy());
+        let requests = others.map(|endpoint| self.heads_in_time(endpoint));
+        let answers = futures::future::join_all(requests).await.into_iter();
+        let answers = answers.flatten().chain([(from.clone(), heads)]).collect();
+        let now = Instant::now();
         let mut finals = self.finals.0.lock();
-        let lowered = finals.lowered(heads, heard, now);
+        let lowered = finals.lowered(heads, answers, now);
         if finals.is_to_warn(now) {
             let number = |block: Option<BlockRef>| block.map(|block| block.number);
             tracing::warn!(
@@ -136,24 +133,12 @@ impl EvmSource {
 
     /// The heads of another endpoint; none where it does not answer in time.
     async fn heads_in_time(&self, endpoint: &Arc<Endpoint>) -> Option<(Arc<str>, Heads)> {
-        let attempt = async {
+        let request = async {
             self.admit(endpoint, None).await?;
-            let verifier = &self.verifier;
-            Reader { endpoint, verifier }
-                .heads(self.settings.tags)
-                .await
+            self.reader(endpoint).heads(self.settings.tags).await
         };
-        let slow = |_| Err(endpoint.unavailable("no answer in time"));
-        match timeout(ENDPOINT_TIMEOUT, attempt)
-            .await
-            .unwrap_or_else(slow)
-        {
-            Ok((heads, _)) => Some((endpoint.name.clone(), heads)),
-            Err(error) => {
-                self.note(endpoint, &error);
-                None
-            }
-        }
+        let (heads, _) = self.in_time(endpoint, request).await?;
+        Some((endpoint.name.clone(), heads))
     }
 }
 

@@ -1,9 +1,10 @@
-//! Hashed headers of a range, to hold the blocks of another source against.
+//! Hashed headers of a range, to compare the blocks of another source with.
 
-use chronolith_model::{BlockRange, BlockRef, DatasetSet, Proof, Scope};
+use chronolith_model::{BlockRange, BlockRef};
 use futures::FutureExt as _;
 
 use super::claims::Claims;
+use super::fetch::{check_links, clock_of};
 use super::rules::Refusal;
 use super::source::EvmSource;
 use super::wire::WireBlock;
@@ -24,32 +25,22 @@ impl EvmSource {
     /// its parent.
     ///
     /// # Errors
-    /// `Exhausted` where no endpoint shows them.
+    /// `Exhausted` where no endpoint serves them.
     pub(crate) async fn headers(&self, range: BlockRange, anchor: BlockRef) -> Result<Headers> {
         self.first_answer(Some(anchor), move |source, endpoint| {
             let headers = async move {
-                let want = Want {
-                    datasets: DatasetSet::CLOCK,
-                    scope: Scope::All,
-                    proof: Proof::CLAIMED,
-                };
+                let want = Want::CLOCK;
                 let claims = Claims::default();
                 let numbers: Vec<u64> = (range.start..range.end).collect();
                 let fetcher = source.fetcher(endpoint, &want, Some(anchor), &claims);
                 let headers = fetcher.blocks_of(&numbers).await?;
-                let mut before: Option<&WireBlock> = None;
                 let (mut hashed, mut covers) = (true, true);
                 for header in &headers {
                     let refused = |refusal: Refusal| refusal.of(&endpoint.name, header.number());
                     hashed &= source.verifier.header(header).map_err(refused)?;
                     covers &= source.verifier.commits(header).map_err(refused)?;
-                    if before.is_some_and(|before| before.hash != header.header().parent_hash) {
-                        let number = header.number();
-                        let reason = format!("block {number} does not follow the one before it");
-                        return Err(endpoint.unavailable(reason));
-                    }
-                    before = Some(header);
                 }
+                check_links(endpoint, headers.iter().map(clock_of))?;
                 Ok(Headers {
                     headers,
                     hashed,

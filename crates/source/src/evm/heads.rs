@@ -124,8 +124,7 @@ impl HeadListener {
             Ok(Ok(())) => self.wake(),
             Ok(Err(Ended::Refused(reason))) => {
                 let secrets = Url::parse(url).map(|url| Secrets::of(&url));
-                let reason = secrets.map_or_else(|_| String::new(), |all| all.hide(&reason));
-                return Ended::Refused(reason);
+                return Ended::Refused(secrets.map(|all| all.hide(&reason)).unwrap_or_default());
             }
             Ok(Err(ended)) => return ended,
             // Pings may be answered all the while: that is not a subscription.
@@ -192,7 +191,7 @@ async fn subscribed<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// What a message says, where it says anything.
+/// What a message is about, where it is about heads.
 #[derive(PartialEq, Eq, Debug)]
 enum Notice {
     Subscribed,
@@ -212,21 +211,13 @@ fn parse(message: &Message) -> Option<Notice> {
         return None;
     };
     let reply: Reply = serde_json::from_str(text).ok()?;
-    match reply {
-        Reply {
-            error: Some(fault), ..
-        } => Some(Notice::Refused(fault.message)),
-        Reply {
-            method: Some(method),
-            ..
-        } if method == "eth_subscription" => Some(Notice::Head),
-        Reply {
-            id: Some(_),
-            result: Some(_),
-            ..
-        } => Some(Notice::Subscribed),
-        _ => None,
+    if let Some(fault) = reply.error {
+        return Some(Notice::Refused(fault.message));
     }
+    if reply.method.as_deref() == Some("eth_subscription") {
+        return Some(Notice::Head);
+    }
+    reply.id.and(reply.result).map(|_| Notice::Subscribed)
 }
 
 #[cfg(test)]

@@ -65,25 +65,22 @@ const NO_METHOD: &[&str] = &[
 pub(crate) fn meaning(fault: &RpcFault) -> Meaning {
     let data = fault.data.as_ref().map_or("", |data| data.get());
     let text = format!("{} {data}", fault.message).to_lowercase();
-    let missing = NO_METHOD.iter().any(|part| text.contains(part));
-    if matches!(fault.code, -32601 | -32004) || (missing && text.contains("method")) {
-        return Meaning::NoMethod;
+    let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    if matches!(fault.code, -32601 | -32004) || (has(NO_METHOD) && text.contains("method")) {
+        Meaning::NoMethod
+    } else if has(TOO_LARGE) && !has(TOO_OFTEN) {
+        Meaning::TooLarge(span(&text))
+    } else {
+        Meaning::Failure
     }
-    if TOO_OFTEN.iter().any(|part| text.contains(part)) {
-        return Meaning::Failure;
-    }
-    if TOO_LARGE.iter().any(|part| text.contains(part)) {
-        return Meaning::TooLarge(span(&text));
-    }
-    Meaning::Failure
 }
 
-/// Whether it refuses several calls in one request, whatever they ask for. Too many of them, or too
-/// often, is another matter.
+/// Whether it refuses several calls in one request, whatever they are. Too many of them, or too often, is
+/// another matter.
 pub(crate) fn refuses_batches(fault: &RpcFault) -> bool {
     let text = fault.message.to_lowercase();
-    let means = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
-    text.contains("batch") && !means(TOO_OFTEN) && !means(TOO_LARGE)
+    let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    text.contains("batch") && !has(TOO_OFTEN) && !has(TOO_LARGE)
 }
 
 /// How many blocks a message says would work: from a range in brackets or after "range", or from a
@@ -93,10 +90,7 @@ fn span(text: &str) -> Option<u64> {
         return to.checked_sub(from)?.checked_add(1);
     }
     let digits = |word: &str| {
-        let plain: String = word
-            .chars()
-            .filter(|sign| *sign != ',' && *sign != '_')
-            .collect();
+        let plain = word.replace([',', '_'], "");
         let plain = plain.trim_matches(|sign: char| !sign.is_ascii_digit() && sign != 'k');
         match plain.strip_suffix('k') {
             Some(thousands) => thousands.parse::<u64>().ok()?.checked_mul(1000),
@@ -104,17 +98,10 @@ fn span(text: &str) -> Option<u64> {
         }
     };
     // A number beside one of these words: others count results or bytes. The smallest is the limit,
-    // where the range that was asked for is repeated.
-    let about = |word: &&str| {
-        ["block", "range", "maximum"]
-            .iter()
-            .any(|start| word.starts_with(start))
-    };
-    let not_about = |word: &&str| {
-        ["result", "log"]
-            .iter()
-            .any(|start| word.starts_with(start))
-    };
+    // where the range of the request is repeated.
+    let begins = |word: &str, starts: &[&str]| starts.iter().any(|start| word.starts_with(start));
+    let about = |word: &&str| begins(word, &["block", "range", "maximum"]);
+    let not_about = |word: &&str| begins(word, &["result", "log"]);
     let words: Vec<&str> = text.split_whitespace().collect();
     let near = |at: usize| {
         let around = words.get(at.saturating_sub(4)..(at + 3).min(words.len()));

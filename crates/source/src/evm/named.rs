@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use chronolith_model::{Proof, Tx};
 
-use super::fetch::{Fetcher, GET_BLOCK, clock_of};
+use super::fetch::{Fetcher, GET_BLOCK, block_call, clock_of};
 use super::wire::{WholeBlock, WireBlock, hex};
 use crate::error::Result;
 use crate::jsonrpc::call::Call;
@@ -26,11 +26,10 @@ impl Fetcher<'_> {
             return Ok(());
         }
         let mut due: Vec<&mut WireBlock> = blocks.iter_mut().filter(|one| has_logs(one)).collect();
-        let call = |block: &&mut WireBlock| Call {
-            method: GET_BLOCK,
-            params: format!(r#"["{}",true]"#, hex(block.number())),
-        };
-        let calls: Vec<Call> = due.iter().map(call).collect();
+        let calls = due
+            .iter()
+            .map(|block| block_call(&hex(block.number()), true));
+        let calls: Vec<Call> = calls.collect();
         let answers = self.request::<WholeBlock<true>>(&calls).await?;
         for (block, answer) in due.iter_mut().zip(answers) {
             let number = block.number();

@@ -1,11 +1,12 @@
 //! Which roots hold by which rule, on blocks of an endpoint whose chain is not known.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronolith_evm::HeaderForm;
 use serde_json::value::RawValue;
 
-use super::fetch::{GET_BLOCK, GET_RECEIPTS};
+use super::fetch::{block_call, receipts_call};
 use super::oddity::Oddity;
 use super::rules::{Checks, Rule};
 use super::verify::Verifier;
@@ -25,7 +26,7 @@ pub struct Probed {
     /// Fields of its header that are not Ethereum's.
     pub extra_fields: Vec<String>,
     pub transactions: usize,
-    /// Its logs; none where the endpoint shows no receipts.
+    /// Its logs; none where the endpoint serves no receipts.
     pub logs: Option<usize>,
     /// Whether each of these rules holds; none where it cannot be tried.
     pub bloom: Option<bool>,
@@ -74,14 +75,14 @@ impl Prober {
     }
 
     async fn number(&self, method: &'static str) -> Result<u64> {
-        let raw = self.request(method, "[]".to_owned()).await?;
+        let raw = self.request(Call::new(method, "[]")).await?;
         let text: Option<String> = serde_json::from_str(raw.get()).ok();
         let number = text.as_deref().and_then(parse_quantity);
         number.ok_or_else(|| self.endpoint.unavailable(format!("{method}: not a number")))
     }
 
-    async fn request(&self, method: &'static str, params: String) -> Result<Box<RawValue>> {
-        let call = Call { method, params };
+    async fn request(&self, call: Call) -> Result<Box<RawValue>> {
+        let method = call.method;
         match self.endpoint.send_one(call).await? {
             Ok(Some(raw)) => Ok(raw),
             Ok(None) => Err(self.endpoint.unavailable(format!("{method}: no answer"))),
@@ -97,12 +98,8 @@ impl Prober {
     /// # Errors
     /// Where the block is not there.
     pub async fn record(&self, number: u64) -> Result<Recorded> {
-        let block = self
-            .request(GET_BLOCK, format!(r#"["{}",true]"#, hex(number)))
-            .await?;
-        let receipts = self
-            .request(GET_RECEIPTS, format!(r#"["{}"]"#, hex(number)))
-            .await;
+        let block = self.request(block_call(&hex(number), true)).await?;
+        let receipts = self.request(receipts_call(number)).await;
         Ok(Recorded {
             number,
             block: block.get().to_owned(),
@@ -127,13 +124,12 @@ impl Recorded {
         let header = block.hashed().map(|(form, _)| *form);
         let extra = block.fields.extra.names().map(str::to_owned);
         let txs = block.encoded_txs().unwrap_or_default().iter();
-        let unknown = txs.filter_map(|tx| match tx {
-            EncodedTx::Unknown(why) => Some(why.clone()),
-            EncodedTx::Bytes { .. } => None,
-        });
-        let mut unknown: Vec<String> = unknown.collect();
-        unknown.sort_unstable();
-        unknown.dedup();
+        let unknown: BTreeSet<String> = txs
+            .filter_map(|tx| match tx {
+                EncodedTx::Unknown(why) => Some(why.clone()),
+                EncodedTx::Bytes { .. } => None,
+            })
+            .collect();
         let tried = |oddity| Tried::new(&block, receipts.as_deref(), oddity);
         let state_sync = Oddity::StateSync {
             rooted_from: u64::MAX,
@@ -151,7 +147,7 @@ impl Recorded {
             bloom: best.bloom,
             receipts_root: best.receipts_root,
             transactions_root: best.transactions_root,
-            unknown_transactions: unknown,
+            unknown_transactions: unknown.into_iter().collect(),
             oddity: best.oddity,
         })
     }
@@ -167,26 +163,16 @@ struct Tried {
 
 impl Tried {
     fn new(block: &WireBlock, receipts: Option<&[WireReceipt]>, oddity: Oddity) -> Self {
-        let holds = |rule| {
-            Some(
-                Verifier::new(Checks {
-                    oddity,
-                    ..Checks::ALL
-                })
-                .holds(rule, block, receipts?),
-            )
-        };
-        let no_receipts: &[WireReceipt] = &[];
-        let transactions = Verifier::new(Checks {
+        let verifier = Verifier::new(Checks {
             oddity,
             ..Checks::ALL
         });
-        let transactions = transactions.holds(Rule::TransactionsRoot, block, no_receipts);
+        let holds = |rule| Some(verifier.holds(rule, block, receipts?));
         Self {
             oddity,
             bloom: holds(Rule::Bloom),
             receipts_root: holds(Rule::ReceiptsRoot),
-            transactions_root: Some(transactions),
+            transactions_root: Some(verifier.holds(Rule::TransactionsRoot, block, &[])),
         }
     }
 

@@ -1,4 +1,4 @@
-//! How many blocks to ask for at once: as many as the endpoint gives, and as are worth holding.
+//! How many blocks to request at once: as many as the endpoint gives, and as are worth holding.
 //!
 //! Limits of endpoints are on blocks, on logs, or on both, and few say which. A refusal shrinks the
 //! limit that was nearer; answers let it grow back, the more slowly the more often that failed.
@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 /// Answers in a row after which a limit grows, at first and at last.
 const GROW_AFTER_FIRST: u32 = 4;
 const GROW_AFTER_MAX: u32 = 1_024;
-/// Logs worth asking for at once: an answer of a few megabytes.
+/// Logs worth requesting at once: an answer of a few megabytes.
 const LOGS_MAX: f64 = 10_000.0;
-/// About what a log takes on its way, and the least worth asking for at once.
+/// About what a log takes on its way, and the least worth requesting at once.
 const LOG_BYTES: f64 = 800.0;
 const LOGS_LEAST: f64 = 500.0;
 /// How much of the limit on logs is requested: blocks differ.
@@ -19,7 +19,7 @@ const MARGIN: f64 = 0.95;
 const MEMORY: f64 = 0.8;
 /// Blocks whose receipts are requested before it is known how heavy they are.
 const RECEIPTS_FIRST: u64 = 25;
-/// Bytes of receipts worth asking for at once, at most and at least.
+/// Bytes of receipts worth requesting at once, at most and at least.
 const RECEIPT_BYTES: f64 = 8e6;
 const RECEIPT_BYTES_LEAST: f64 = 250e3;
 
@@ -87,15 +87,8 @@ impl Density {
 
     /// Blocks that hold about this much; none as long as nothing is known.
     fn blocks_of(&self, amount: f64) -> Option<u64> {
-        let blocks = amount / self.a_block()?;
-        Some(
-            if blocks.is_finite() {
-                blocks as u64
-            } else {
-                u64::MAX
-            }
-            .max(1),
-        )
+        // Of empty blocks an infinite number, which becomes the largest one.
+        Some(((amount / self.a_block()?) as u64).max(1))
     }
 }
 
@@ -119,24 +112,22 @@ impl Spans {
         }
     }
 
-    /// How many blocks to ask for the logs of.
+    /// How many blocks to request the logs of.
     pub(crate) fn for_logs(&self) -> u64 {
         let inner = self.inner.lock();
         let held = inner.found.blocks_of(inner.logs * MARGIN);
         inner.blocks.min(held.unwrap_or(u64::MAX))
     }
 
-    /// How many blocks to ask for the receipts of.
+    /// How many blocks to request the receipts of.
     pub(crate) fn for_receipts(&self) -> u64 {
-        let blocks = self
-            .inner
-            .lock()
-            .receipt_bytes
-            .blocks_of(self.receipt_bytes);
-        blocks.unwrap_or(RECEIPTS_FIRST)
+        let density = self.inner.lock().receipt_bytes;
+        density
+            .blocks_of(self.receipt_bytes)
+            .unwrap_or(RECEIPTS_FIRST)
     }
 
-    /// Whether anything was answered yet: before, it is a guess.
+    /// Whether there was an answer yet: before, it is a guess.
     pub(crate) fn is_known(&self) -> bool {
         self.inner.lock().found.a_block().is_some()
     }
@@ -148,19 +139,17 @@ impl Spans {
 
     /// A call for the logs of this many blocks was answered with this many logs.
     pub(crate) fn answered(&self, blocks: u64, logs: usize) {
-        let span = self.for_logs();
+        let full = self.for_logs();
         let mut inner = self.inner.lock();
         inner.found.add(blocks, logs as f64);
-        if blocks < span {
+        if blocks < full {
             return;
         }
         inner.good += 1;
         if inner.good >= inner.grow_after {
             inner.good = 0;
-            inner.blocks = inner
-                .blocks
-                .saturating_mul(2)
-                .min(self.settings.most.max(1));
+            let most = self.settings.most.max(1);
+            inner.blocks = inner.blocks.saturating_mul(2).min(most);
             inner.logs = (inner.logs * 2.0).min(self.logs_max);
         }
     }
@@ -175,15 +164,14 @@ impl Spans {
         } else {
             blocks / 2
         };
-        let next = hint
-            .filter(|hint| *hint < blocks && *hint > 0)
-            .unwrap_or(halved);
+        let hint = hint.filter(|hint| (1..blocks).contains(hint));
+        let next = hint.unwrap_or(halved);
         let mut inner = self.inner.lock();
         inner.good = 0;
         inner.grow_after = (inner.grow_after * 2).min(GROW_AFTER_MAX);
         let logs = |blocks: u64| inner.found.a_block().map(|logs| logs * blocks as f64);
         match logs(blocks).zip(logs(next)) {
-            Some((span, fits)) if span > inner.logs / 2.0 => {
+            Some((refused, fits)) if refused > inner.logs / 2.0 => {
                 inner.logs = inner.logs.min(fits.max(1.0));
             }
             _ => inner.blocks = inner.blocks.min(next.max(1)),

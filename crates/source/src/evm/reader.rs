@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use alloy_primitives::{Bytes, hex};
 use chronolith_model::BlockRef;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::fetch::{clock_of, is_too_large, no_batches};
+use super::fetch::{block_call, clock_of, is_too_large, no_batches};
 use super::hint::{Meaning, meaning};
 use super::verify::Verifier;
 use super::wire::{WireBlock, parse_quantity};
@@ -22,7 +23,7 @@ use crate::source::Heads;
 /// The JSON-RPC error code of an invalid parameter: for a tag, the node does not know it.
 pub(super) const INVALID_PARAMS: i64 = -32_602;
 
-/// Which tags are asked for beside the newest block.
+/// Which tags are requested beside the newest block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tags {
     /// `finalized`.
@@ -49,8 +50,8 @@ impl Tags {
             (self.safe, "safe"),
             (true, "latest"),
         ];
-        let attempt = names.into_iter().filter(|(attempt, _)| *attempt);
-        attempt.map(|(_, name)| name).collect()
+        let names = names.into_iter().filter(|(has, _)| *has);
+        names.map(|(_, name)| name).collect()
     }
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Reader<'a> {
 impl Reader<'_> {
     /// A block's header; none where there is no such block or tag.
     pub(crate) async fn header(&self, tag: &str) -> Result<Option<WireBlock>> {
-        self.read(tag, self.endpoint.send_one(block_call(tag)).await?)
+        self.read(tag, self.endpoint.send_one(block_call(tag, false)).await?)
     }
 
     /// The heads of the endpoint, with the header of its newest block.
@@ -75,7 +76,7 @@ impl Reader<'_> {
             && let Some(blocks) = self.together(&names).await?
         {
             let heads = self.heads_from(tags, blocks);
-            // Several nodes may have answered one batch: asked in order, even they agree.
+            // Several nodes may have answered one batch: requested in order, even they agree.
             if heads.is_ok() {
                 return heads;
             }
@@ -89,25 +90,21 @@ impl Reader<'_> {
 
     /// Whether the endpoint reports that it is syncing. One without the method is not.
     pub(crate) async fn syncing(&self) -> Result<bool> {
-        let call = Call {
-            method: "eth_syncing",
-            params: "[]".to_owned(),
-        };
-        match self.endpoint.send_one(call).await? {
-            Ok(answer) => Ok(answer.is_some_and(|raw: Box<RawValue>| raw.get() != "false")),
-            Err(fault) if meaning(&fault) == Meaning::NoMethod => Ok(false),
-            Err(fault) => Err(self.endpoint.unavailable(fault.message)),
-        }
+        let answer = self.optional(Call::new("eth_syncing", "[]")).await?;
+        Ok(answer.is_some_and(|raw: Box<RawValue>| raw.get() != "false"))
     }
 
     /// The code at an address; none where the endpoint does not have the method.
     pub(crate) async fn code(&self, address: [u8; 20]) -> Result<Option<Vec<u8>>> {
-        let call = Call {
-            method: "eth_getCode",
-            params: format!(r#"["{}","latest"]"#, hex::encode_prefixed(address)),
-        };
-        match self.endpoint.send_one::<Bytes>(call).await? {
-            Ok(code) => Ok(code.map(|code| code.to_vec())),
+        let params = format!(r#"["{}","latest"]"#, hex::encode_prefixed(address));
+        let code: Option<Bytes> = self.optional(Call::new("eth_getCode", params)).await?;
+        Ok(code.map(|code| code.to_vec()))
+    }
+
+    /// The answer to a call; none where the endpoint does not have the method.
+    async fn optional<T: DeserializeOwned>(&self, call: Call) -> Result<Option<T>> {
+        match self.endpoint.send_one(call).await? {
+            Ok(answer) => Ok(answer),
             Err(fault) if meaning(&fault) == Meaning::NoMethod => Ok(None),
             Err(fault) => Err(self.endpoint.unavailable(fault.message)),
         }
@@ -115,7 +112,7 @@ impl Reader<'_> {
 
     /// All of them in one request; none where that was not answered as several calls.
     async fn together(&self, names: &[&str]) -> Result<Option<Vec<Option<WireBlock>>>> {
-        let calls: Vec<Call> = names.iter().map(|name| block_call(name)).collect();
+        let calls: Vec<Call> = names.iter().map(|name| block_call(name, false)).collect();
         let answers: Vec<Answer<WireBlock>> = match self.endpoint.send(&calls).await {
             Ok(answers) => answers,
             // A page of a proxy says nothing about batches: the next one is tried again.
@@ -140,9 +137,9 @@ impl Reader<'_> {
     fn heads_from(&self, tags: Tags, blocks: Vec<Option<WireBlock>>) -> Result<(Heads, WireBlock)> {
         let mut blocks = blocks.into_iter();
         let block_ref = |block: WireBlock| clock_of(&block).block_ref();
-        let mut tag = |attempt: bool| {
-            let block = attempt.then(|| blocks.next().flatten()).flatten();
-            block.map(block_ref)
+        let mut tag = |has: bool| {
+            has.then(|| blocks.next().flatten().map(block_ref))
+                .flatten()
         };
         let (finalized, safe) = (tag(tags.finalized), tag(tags.safe));
         let newest = blocks.next().flatten();
@@ -162,34 +159,25 @@ impl Reader<'_> {
     }
 
     fn read(&self, tag: &str, answer: Answer<WireBlock>) -> Result<Option<WireBlock>> {
-        let attempt = parse_quantity(tag);
+        let requested = parse_quantity(tag);
         let block = match answer {
             Ok(Some(block)) => block,
             Ok(None) => return Ok(None),
             Err(fault) if is_no_such_block(&fault.message) => return Ok(None),
-            Err(fault) if attempt.is_none() && fault.code == INVALID_PARAMS => return Ok(None),
+            Err(fault) if requested.is_none() && fault.code == INVALID_PARAMS => return Ok(None),
             Err(fault) => return Err(self.endpoint.unavailable(fault.message)),
         };
         let hashed = self.verifier.header(&block);
         hashed.map_err(|refusal| refusal.of(&self.endpoint.name, block.number()))?;
-        match attempt.filter(|attempt| *attempt != block.number()) {
-            Some(attempt) => {
-                let what = format!("asked for block {attempt}");
-                Err(self.endpoint.health.inconsistent(block.number(), what))
-            }
-            None => Ok(Some(block)),
+        if let Some(requested) = requested.filter(|number| *number != block.number()) {
+            let what = format!("asked for block {requested}");
+            return Err(self.endpoint.health.inconsistent(block.number(), what));
         }
+        Ok(Some(block))
     }
 }
 
-pub(super) fn block_call(tag: &str) -> Call {
-    Call {
-        method: "eth_getBlockByNumber",
-        params: format!(r#"["{tag}",false]"#),
-    }
-}
-
-/// Nodes that do not know a tag, or have nothing under it yet, say so in words of their own.
+/// Nodes that do not know a tag, or have nothing under it yet, have different words for that.
 fn is_no_such_block(message: &str) -> bool {
     let message = message.to_lowercase();
     [

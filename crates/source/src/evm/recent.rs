@@ -1,6 +1,6 @@
-//! The header of the newest block, kept from asking for heads until the block itself is fetched.
+//! The header of the newest block, kept from the request for heads until the block itself is fetched.
 //!
-//! It is used once, at the endpoint that showed it, and only together with receipts that name its
+//! It is used once, at the endpoint that served it, and only together with receipts that name its
 //! very hash. A block that was replaced meanwhile is therefore never served from here.
 
 use std::sync::Arc;
@@ -8,52 +8,38 @@ use std::sync::Arc;
 use chronolith_model::BlockRange;
 use parking_lot::Mutex;
 
-use super::fetch::{Fetcher, GET_RECEIPTS};
-use super::wire::{WireBlock, WireReceipt, hex};
+use super::fetch::{Fetcher, GET_RECEIPTS, receipts_call};
+use super::wire::{WireBlock, WireReceipt};
 use crate::error::Result;
-use crate::jsonrpc::call::Call;
 use crate::jsonrpc::endpoint::Endpoint;
 use crate::source::Fetched;
 
 #[derive(Debug)]
-struct Shown {
+struct Newest {
     endpoint: Arc<str>,
     block: WireBlock,
 }
 
-/// The newest header, and who showed it.
+/// The newest header, and the endpoint that served it.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(Mutex<Option<Shown>>);
-
-/// Whether whole transactions are needed, which a header does not hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Whole {
-    Needed,
-    NotNeeded,
-}
+pub(crate) struct Recent(Mutex<Option<Newest>>);
 
 impl Recent {
     pub(crate) fn keep(&self, endpoint: &Endpoint, block: WireBlock) {
         let endpoint = endpoint.name.clone();
-        *self.0.lock() = Some(Shown { endpoint, block });
+        *self.0.lock() = Some(Newest { endpoint, block });
     }
 
-    /// The header for a fetch of just this block. A header holds no whole transactions, and without
-    /// transactions there is no receipt to name its hash.
-    pub(crate) fn take(
-        &self,
-        endpoint: &Endpoint,
-        range: BlockRange,
-        whole: Whole,
-    ) -> Option<WireBlock> {
-        let fits = |shown: &mut Shown| {
-            shown.endpoint == endpoint.name
-                && BlockRange::one(shown.block.number()) == range
-                && !shown.block.tx_hashes.is_empty()
-                && whole == Whole::NotNeeded
+    /// The header for a fetch of just this block. Without transactions there is no receipt to name its
+    /// hash.
+    pub(crate) fn take(&self, endpoint: &Endpoint, range: BlockRange) -> Option<WireBlock> {
+        let fits = |newest: &mut Newest| {
+            newest.endpoint == endpoint.name
+                && BlockRange::one(newest.block.number()) == range
+                && !newest.block.tx_hashes.is_empty()
         };
         let mut kept = self.0.lock();
-        kept.take_if(fits).map(|shown| shown.block)
+        kept.take_if(fits).map(|newest| newest.block)
     }
 }
 
@@ -62,11 +48,7 @@ impl Fetcher<'_> {
     /// block.
     pub(crate) async fn of_header(&self, block: WireBlock) -> Result<Option<Fetched>> {
         let number = block.number();
-        let call = Call {
-            method: GET_RECEIPTS,
-            params: format!(r#"["{}"]"#, hex(number)),
-        };
-        let answer = self.request_one(call).await?;
+        let answer = self.request_one(receipts_call(number)).await?;
         let receipts: Vec<WireReceipt> = self.required(number, GET_RECEIPTS, answer)?;
         let named = |receipt: &WireReceipt| receipt.block_hash == Some(block.hash);
         if receipts.is_empty() || !receipts.iter().all(named) {

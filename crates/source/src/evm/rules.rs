@@ -83,10 +83,9 @@ impl Checks {
         Self {
             header_hash: self.header_hash && level >= Verification::Linked,
             bloom: self.bloom && level >= Verification::Bloom,
-            blooms_filled: self.blooms_filled,
             receipts_root: self.receipts_root && level >= Verification::Receipts,
             transactions_root: self.transactions_root && level >= Verification::Roots,
-            oddity: self.oddity,
+            ..self
         }
     }
 
@@ -117,7 +116,7 @@ impl Checks {
 pub(crate) struct Refusal {
     pub(crate) rule: Option<Rule>,
     pub(crate) what: String,
-    /// What was computed and what the block says, without the words: two endpoints that show the same
+    /// What was computed and what the block says, without the words: two endpoints that serve the same
     /// block fail alike, however their clients write it.
     pub(crate) computed: Hash32,
 }
@@ -143,18 +142,12 @@ impl Refusal {
     }
 }
 
-impl From<String> for Refusal {
-    fn from(what: String) -> Self {
+impl<T: Into<String>> From<T> for Refusal {
+    fn from(what: T) -> Self {
         Self {
             rule: None,
-            what,
+            what: what.into(),
             computed: Hash32([0; 32]),
         }
-    }
-}
-
-impl From<&str> for Refusal {
-    fn from(what: &str) -> Self {
-        what.to_owned().into()
     }
 }

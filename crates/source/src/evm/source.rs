@@ -19,7 +19,7 @@ use super::finals::Finals;
 use super::heads::HeadListener;
 use super::ranges::{RangeSettings, Spans};
 use super::reader::{Reader, Tags};
-use super::recent::{Recent, Whole};
+use super::recent::Recent;
 use super::rules::{Checks, Rule};
 use super::strength::Downgrades;
 use super::verify::Verifier;
@@ -75,12 +75,7 @@ impl std::fmt::Debug for EvmSettings {
         f.debug_struct("EvmSettings")
             .field("chain_id", &self.chain_id)
             .field("endpoints", &self.endpoints)
-            .field("heads", &self.heads.len())
-            .field("tags", &self.tags)
-            .field("strategy", &self.strategy)
-            .field("checks", &self.checks)
-            .field("ranges", &self.ranges)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -118,10 +113,10 @@ impl EvmSource {
             let parts = parts_at_once(endpoint.settings.in_flight);
             (endpoint.name.clone(), Spans::new(settings.ranges, parts))
         };
-        // Shown as kept before one is dropped.
-        let kept =
-            |rule: Rule| crate::meters::rule_dropped(settings.chain_id, rule.name()).set(0.0);
-        Rule::ALL.into_iter().for_each(kept);
+        // The metric is there before a rule is dropped.
+        for rule in Rule::ALL {
+            crate::meters::rule_dropped(settings.chain_id, rule.name()).set(0.0);
+        }
         Ok(Self {
             spans: pool.endpoints().iter().map(span).collect(),
             verifier: Verifier::new(settings.checks),
@@ -140,7 +135,7 @@ impl EvmSource {
         })
     }
 
-    /// Asks every endpoint which chain it serves. Those that cannot be reached are left for later,
+    /// Requests from every endpoint which chain it serves. Those that cannot be reached are left for later,
     /// those of another chain are named and passed over.
     ///
     /// # Errors
@@ -182,17 +177,14 @@ impl EvmSource {
     }
 
     async fn chain_id_of(&self, endpoint: &Arc<Endpoint>) -> Result<u64> {
-        let call = Call {
-            method: "eth_chainId",
-            params: "[]".to_owned(),
-        };
+        let call = Call::new("eth_chainId", "[]");
         let answer: Answer<String> = endpoint.send_one(call).await?;
         let id = answer.ok().flatten().as_deref().and_then(parse_quantity);
         id.ok_or_else(|| endpoint.unavailable("no chain id"))
     }
 
     /// Whether an endpoint may be used: it serves this chain and, with an anchor, has that block.
-    /// Asked once, and again after a failure.
+    /// Checked once, and again after a failure.
     pub(super) async fn admit(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -217,13 +209,13 @@ impl EvmSource {
             let reason = format!("it has another block {number} than the anchor");
             return Err(endpoint.unavailable(reason));
         }
-        self.admitted
-            .lock()
-            .insert(endpoint.name.clone(), Some(anchor));
+        let name = endpoint.name.clone();
+        self.admitted.lock().insert(name, Some(anchor));
         Ok(())
     }
 
-    /// Sends the request to one endpoint after the other until one answers; with an anchor, only to those that have it.
+    /// Sends a request to one endpoint after the other until one answers; with an anchor, only to those that
+    /// have it.
     pub(super) async fn first_answer<T>(
         &self,
         anchor: Option<BlockRef>,
@@ -240,11 +232,11 @@ impl EvmSource {
                 unfit: &[],
             };
             let endpoint = self.pool.endpoint(&passed).await?;
-            let attempt = async {
+            let answer = async {
                 self.admit(&endpoint, anchor).await?;
                 request(self, &endpoint).await
             };
-            match attempt.await {
+            match answer.await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => {
                     self.note(&endpoint, &error);
@@ -262,15 +254,17 @@ impl EvmSource {
         endpoint: &Arc<Endpoint>,
         tag: &str,
     ) -> Result<Option<WireBlock>> {
+        self.reader(endpoint).header(tag).await
+    }
+
+    pub(super) fn reader<'a>(&'a self, endpoint: &'a Arc<Endpoint>) -> Reader<'a> {
         let verifier = &self.verifier;
-        Reader { endpoint, verifier }.header(tag).await
+        Reader { endpoint, verifier }
     }
 
     /// All heads of one endpoint. The newest header is kept for the fetch of that block.
     pub(super) async fn heads_of(&self, endpoint: &Arc<Endpoint>) -> Result<Heads> {
-        let verifier = &self.verifier;
-        let reader = Reader { endpoint, verifier };
-        let (heads, newest) = reader.heads(self.settings.tags).await?;
+        let (heads, newest) = self.reader(endpoint).heads(self.settings.tags).await?;
         self.recent.keep(endpoint, newest);
         Ok(heads)
     }
@@ -344,12 +338,9 @@ impl EvmSource {
             ..
         } = *fetcher;
         if strategy == Strategy::Receipts {
-            let whole = if fetcher.whole_transactions() {
-                Whole::Needed
-            } else {
-                Whole::NotNeeded
-            };
-            if let Some(header) = self.recent.take(endpoint, range, whole)
+            // A header holds no whole transactions.
+            if !fetcher.whole_transactions()
+                && let Some(header) = self.recent.take(endpoint, range)
                 && let Some(fetched) = fetcher.of_header(header).await?
             {
                 return Ok(vec![fetched]);
@@ -360,23 +351,13 @@ impl EvmSource {
         loop {
             let part = BlockRange::new(range.start, range.start + blocks);
             match fetcher.by_logs(part).await {
-                Err(Error::TooLarge {
-                    endpoint: name,
-                    reason,
-                    hint,
-                }) => match spans.refused(blocks, hint) {
+                Err(Error::TooLarge { reason, hint, .. }) => match spans.refused(blocks, hint) {
                     Some(fewer) => blocks = fewer,
                     // Even one block is too much for it: its receipts are not.
                     None if endpoint.has(GET_RECEIPTS) => {
                         return fetcher.by_receipts(part).await;
                     }
-                    None => {
-                        return Err(Error::TooLarge {
-                            endpoint: name,
-                            reason,
-                            hint: None,
-                        });
-                    }
+                    None => return Err(endpoint.health.too_large(reason)),
                 },
                 fetched => return fetched,
             }
@@ -444,11 +425,10 @@ impl Source for EvmSource {
     }
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
-        let request =
-            async |endpoint: &Arc<Endpoint>| self.block_at(endpoint, number).await.ok()?;
-        let attempt = self.pool.endpoints().iter().map(request);
-        let heard = futures::future::join_all(attempt).await;
-        heard.into_iter().flatten().collect()
+        let endpoints = self.pool.endpoints().iter();
+        let requests = endpoints.map(|endpoint| self.block_at(endpoint, number));
+        let blocks = futures::future::join_all(requests).await;
+        blocks.into_iter().filter_map(|block| block.ok()?).collect()
     }
 
     async fn block_at_healthy_endpoints(
@@ -460,16 +440,14 @@ impl Source for EvmSource {
     }
 
     async fn syncing(&self, endpoint: &str) -> Result<bool> {
-        let endpoint = self.pool.by_name(endpoint);
         let unknown = || Error::Invalid("no endpoint has this name".to_owned());
-        let (endpoint, verifier) = (endpoint.ok_or_else(unknown)?, &self.verifier);
-        Reader { endpoint, verifier }.syncing().await
+        let endpoint = self.pool.by_name(endpoint).ok_or_else(unknown)?;
+        self.reader(endpoint).syncing().await
     }
 
     async fn code(&self, address: [u8; 20]) -> Result<Option<Vec<u8>>> {
         let endpoint = self.pool.endpoint(&PassedOver::default()).await?;
-        let (endpoint, verifier) = (&endpoint, &self.verifier);
-        Reader { endpoint, verifier }.code(address).await
+        self.reader(&endpoint).code(address).await
     }
 
     async fn fetch_some(

@@ -21,16 +21,7 @@ use crate::source::{Fetched, Want};
 pub(super) struct Downgrades {
     is_on: AtomicBool,
     chain_id: u64,
-    blocks: Meter,
-}
-
-/// A counter that can be shown.
-struct Meter(Counter);
-
-impl std::fmt::Debug for Meter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Meter")
-    }
+    blocks: Counter,
 }
 
 impl Downgrades {
@@ -40,13 +31,13 @@ impl Downgrades {
         Self {
             is_on: AtomicBool::new(false),
             chain_id,
-            blocks: Meter(meters::downgraded(chain_id)),
+            blocks: meters::downgraded(chain_id),
         }
     }
 
     /// Notes blocks that came without receipts although the chain allows to check them.
     pub(super) fn note(&self, fetched: &[Fetched]) {
-        self.blocks.0.increment(fetched.len() as u64);
+        self.blocks.increment(fetched.len() as u64);
         if self.is_on.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -88,11 +79,10 @@ pub(super) fn weaker(
     if !needs_receipts(settings, want) {
         return Vec::new();
     }
-    let missing = endpoints.iter().filter(|one| !one.has(GET_RECEIPTS));
-    let missing: Vec<Arc<str>> = missing.map(|one| one.name.clone()).collect();
-    if missing.len() == endpoints.len() {
-        Vec::new()
-    } else {
-        missing
+    let without = endpoints.iter().filter(|one| !one.has(GET_RECEIPTS));
+    let mut without: Vec<Arc<str>> = without.map(|one| one.name.clone()).collect();
+    if without.len() == endpoints.len() {
+        without.clear();
     }
+    without
 }

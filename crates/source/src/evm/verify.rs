@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use alloy_primitives::{B256, Bloom, keccak256};
-use bytes::Bytes;
 use chronolith_model::{Hash32, Proof, Scope, Verification};
 
 use super::bloom;
@@ -118,22 +117,16 @@ impl Verifier {
         // Clients write them in different orders.
         unknown.sort_unstable();
         if !unknown.is_empty() {
-            what = format!(
-                "{what}; it has fields that are not Ethereum's: {}",
-                unknown.join(", ")
-            );
+            let unknown = unknown.join(", ");
+            what = format!("{what}; it has fields that are not Ethereum's: {unknown}");
         }
         self.fails(Rule::HeaderHash, what, &[computed, block.hash])
     }
 
     /// Whether bloom and roots are under the block's hash.
     pub(crate) fn commits(&self, block: &WireBlock) -> Result<bool, Refusal> {
-        let covers = || {
-            block
-                .hashed()
-                .is_some_and(|(form, _)| form.covers_content())
-        };
-        Ok(self.header(block)? && covers())
+        let hashed = self.header(block)?.then(|| block.hashed()).flatten();
+        Ok(hashed.is_some_and(|(form, _)| form.covers_content()))
     }
 
     /// Checks a block with its receipts; returns how far it is proven.
@@ -346,11 +339,8 @@ impl Verifier {
         let mut level = self.header_level(block);
         if commits && self.checks.bloom {
             let unrooted = self.unrooted(block);
-            let rooted = logs
-                .iter()
-                .filter(|log| Some(log.transaction_hash) != unrooted);
-            let mut found = Bloom::ZERO;
-            rooted.for_each(|log| add_log(&mut found, log));
+            let is_rooted = |log: &&&WireLog| Some(log.transaction_hash) != unrooted;
+            let found = bloom_of(logs.iter().filter(is_rooted).copied());
             if all {
                 if self.check_bloom(block, &found)? && !self.may_hide(block) {
                     level = Verification::Bloom;
@@ -414,19 +404,9 @@ impl Verifier {
     /// Whether the block may have a log of this scope: its bloom allows it, or logs are in no bloom. False
     /// proves that it has none, where blooms can be trusted.
     pub(crate) fn may_hold(&self, block: &WireBlock, scope: &Scope) -> bool {
-        let Scope::Only(entries) = scope else {
-            return true;
-        };
-        let admits = |value: &Option<Bytes>| {
-            value.as_ref().is_none_or(|value| {
-                let mut bits = Bloom::ZERO;
-                bloom::add(&mut bits, value);
-                block.header().logs_bloom & bits == bits
-            })
-        };
-        let mut entries = entries.iter();
-        let allows = entries.any(|one| admits(&one.emitter) && admits(&one.topic0));
-        self.may_hide(block) || self.checks.bloom && allows
+        *scope == Scope::All
+            || self.may_hide(block)
+            || self.checks.bloom && bloom::may_hold(&block.header().logs_bloom, scope)
     }
 
     /// Whether the header's bloom proves that these are the logs.
@@ -441,13 +421,9 @@ impl Verifier {
             self.held().note(Rule::Bloom);
             return Ok(true);
         }
-        let missing = (theirs & !*computed) != Bloom::ZERO;
-        let what = if missing {
-            "a log is missing"
-        } else {
-            "a log is made up"
-        };
-        let what = format!("bloom does not fit the logs: {what}");
+        let missing = !(theirs & !*computed).is_zero();
+        let what = if missing { "missing" } else { "made up" };
+        let what = format!("bloom does not fit the logs: a log is {what}");
         self.fails(Rule::Bloom, what, &[keccak256(computed)])
     }
 }
@@ -474,16 +450,14 @@ fn all_of(blooms: &[Bloom]) -> Bloom {
     blooms.iter().fold(Bloom::ZERO, |all, bloom| all | *bloom)
 }
 
-fn bloom_of(logs: &[WireLog]) -> Bloom {
+fn bloom_of<'a>(logs: impl IntoIterator<Item = &'a WireLog>) -> Bloom {
     let mut bloom = Bloom::ZERO;
-    logs.iter().for_each(|log| add_log(&mut bloom, log));
+    for log in logs {
+        bloom::add(&mut bloom, log.address.as_slice());
+        let topics = log.topics.iter();
+        topics.for_each(|topic| bloom::add(&mut bloom, topic.as_slice()));
+    }
     bloom
-}
-
-fn add_log(bloom: &mut Bloom, log: &WireLog) {
-    bloom::add(bloom, log.address.as_slice());
-    let topics = log.topics.iter();
-    topics.for_each(|topic| bloom::add(bloom, topic.as_slice()));
 }
 
 #[cfg(test)]

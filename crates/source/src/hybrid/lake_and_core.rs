@@ -63,8 +63,8 @@ impl LakeAndCore {
         Ok(head)
     }
 
-    /// The newest ledger of the lake, which is asked for seldom where core continues: a lake that answers
-    /// slowly would keep one waiting for what closes now.
+    /// The newest ledger of the lake, which is requested seldom while core continues: a lake that answers
+    /// slowly would delay what closes now.
     async fn lake_head(&self, next: u64) -> Result<BlockRef> {
         let core_goes_on = !self.core_is_late.load(Ordering::Relaxed);
         let looked = *self.looked.lock();
@@ -78,9 +78,8 @@ impl LakeAndCore {
 
     /// Whether a ledger comes after everything that the lake is known to have.
     fn is_after_lake(&self, number: u64) -> bool {
-        self.lake_head
-            .lock()
-            .is_some_and(|head| number > head.number)
+        let head = *self.lake_head.lock();
+        head.is_some_and(|head| number > head.number)
     }
 
     /// The newest ledger of the lake and of core.
@@ -111,12 +110,12 @@ impl LakeAndCore {
         let (Some(first), Some(last)) = (fetched.first(), *self.lake_head.lock()) else {
             return Ok(());
         };
-        let clock = first.block.clock;
-        if clock.number != last.number + 1 || clock.parent_hash == last.hash {
+        let block = first.block.clock;
+        if block.number != last.number + 1 || block.parent_hash == last.hash {
             return Ok(());
         }
         let what = format!("it does not name ledger {} of the lake", last.number);
-        Err(Error::inconsistent(&first.endpoint, clock.number, what))
+        Err(Error::inconsistent(&first.endpoint, block.number, what))
     }
 }
 
@@ -160,7 +159,7 @@ impl Source for LakeAndCore {
         let next = self.next.load(Ordering::Relaxed);
         if self.is_after_lake(range.start) && range.start < next {
             // Core has passed it, and would have to start again if the lake did not have it by now.
-            // Where the lake cannot tell, it has noted why.
+            // A lake that fails has noted why.
             let _looked = self.look_at_lake().await;
         }
         if self.is_after_lake(range.start) {
@@ -168,10 +167,8 @@ impl Source for LakeAndCore {
             self.check_seam(&fetched)?;
             return Ok(fetched);
         }
-        let end = self
-            .lake_head
-            .lock()
-            .map_or(range.end, |head| head.number + 1);
+        let head = *self.lake_head.lock();
+        let end = head.map_or(range.end, |head| head.number + 1);
         let of_lake = BlockRange::new(range.start, range.end.min(end));
         self.lake.fetch_some(of_lake, want, anchor).await
     }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Proof, Scope};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, Dataset, Proof};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
@@ -134,23 +134,18 @@ impl JointSource {
         }
         for number in open {
             let block = BlockRange::one(number);
-            let mut shown = self.endpoints.fetch(block, want, Some(anchor)).await?;
+            let proven = self.endpoints.fetch(block, want, Some(anchor)).await?.pop();
             let place = fetched.get_mut((number - start) as usize);
             let place = place.expect("a block that is open is one of those that were checked");
-            *place = shown
-                .pop()
-                .expect("a fetch of one block brings it, or fails");
+            *place = proven.expect("a fetch of one block brings it, or fails");
         }
         Ok(Some(fetched))
     }
 
     /// Whether the Portal may deliver this: it can, and what the headers prove of it is enough.
     fn is_for_portal(&self, want: &Want) -> bool {
-        let has_content = [Dataset::Logs, Dataset::TxHashes];
-        let has_content = has_content
-            .into_iter()
-            .any(|one| want.datasets.contains(one));
-        has_content
+        let contents = [Dataset::Logs, Dataset::TxHashes];
+        contents.iter().any(|one| want.datasets.contains(*one))
             && self.portal.serves(&unproven(want))
             && check::provable(want, self.portal.checks()).covers(want.proof)
             && !self.is_paused()
@@ -175,7 +170,7 @@ impl JointSource {
             (Some(finalized), ours)
         } else {
             let clock = self.portal.clock(anchor.number).await?;
-            (clock.map(|clock| clock.block_ref()), Some(anchor))
+            (clock.map(|block| block.block_ref()), Some(anchor))
         };
         let (Some(through), Some(ours)) = (theirs, ours) else {
             return Ok(None);
@@ -191,13 +186,9 @@ impl JointSource {
 
     /// The block of this height on the anchor's chain, proven as far as the chain allows.
     async fn at_endpoints(&self, number: u64, anchor: BlockRef) -> Result<Option<BlockRef>> {
-        let want = Want {
-            datasets: DatasetSet::CLOCK,
-            scope: Scope::All,
-            proof: Proof::CLAIMED,
-        };
         let range = BlockRange::one(number);
-        let fetched = self.endpoints.fetch(range, &want, Some(anchor)).await?;
+        let fetched = self.endpoints.fetch(range, &Want::CLOCK, Some(anchor));
+        let fetched = fetched.await?;
         Ok(fetched.first().map(|one| one.block.clock.block_ref()))
     }
 
@@ -280,13 +271,10 @@ impl Source for JointSource {
     fn endpoints(&self) -> Vec<EndpointReport> {
         let mut reports = self.endpoints.endpoints();
         let paused = self.is_paused();
-        reports.extend(self.portal.endpoints().into_iter().map(|report| {
-            let backing_off = report.backing_off || paused;
-            EndpointReport {
-                backing_off,
-                ..report
-            }
-        }));
+        for mut report in self.portal.endpoints() {
+            report.backing_off |= paused;
+            reports.push(report);
+        }
         reports
     }
 

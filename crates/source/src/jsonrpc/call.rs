@@ -10,6 +10,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    pub(crate) fn new(method: &'static str, params: impl Into<String>) -> Self {
+        let params = params.into();
+        Self { method, params }
+    }
+
     /// Whether its answer is small on every chain.
     pub(super) fn is_small(&self) -> bool {
         match self.method {

@@ -37,7 +37,7 @@ const LACKS_FOR: Duration = Duration::from_secs(600);
 /// How the reason begins where the answer is not a JSON-RPC answer to the calls.
 pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
 
-/// What an endpoint that takes no more than one call in a request is noted to lack.
+/// The name under which [`Endpoint::lacks`] notes that an endpoint takes one call in a request.
 const BATCH: &str = "batch";
 
 pub(crate) struct Endpoint {
@@ -50,7 +50,7 @@ pub(crate) struct Endpoint {
     throttle: Throttle,
     pub(crate) health: Health,
     availability: Mutex<Availability>,
-    /// What it was seen to lack, and when last.
+    /// What it does not have, and when it last refused it.
     missing: Mutex<BTreeMap<&'static str, Instant>>,
     /// How many calls it takes at once.
     batches: Mutex<Batches>,
@@ -123,9 +123,8 @@ impl Endpoint {
 
     pub(crate) async fn send_one<T: DeserializeOwned>(&self, call: Call) -> Result<Answer<T>> {
         let mut answers = self.send(&[call]).await?;
-        Ok(answers
-            .pop()
-            .expect("every call has an answer, or sending failed"))
+        let answer = answers.pop();
+        Ok(answer.expect("every call has an answer, or sending failed"))
     }
 
     /// What was answered, without what of the URL is repeated in it.
@@ -136,15 +135,12 @@ impl Endpoint {
         calls: usize,
     ) -> Result<Vec<Answer<T>>> {
         let mut answers = parse(bytes, calls).map_err(|error| {
-            // Hidden first: the rest of a secret that is cut would be shown.
+            // Hidden first: the rest of a secret that is cut would be printed.
             let error = cut(self.secrets.hide(&error));
             let status = status.as_u16();
             self.unavailable(format!("{NO_ANSWER} (HTTP {status}): {error}"))
         })?;
-        for fault in answers
-            .iter_mut()
-            .filter_map(|answer| answer.as_mut().err())
-        {
+        for fault in answers.iter_mut().filter_map(|one| one.as_mut().err()) {
             fault.message = self.secrets.hide(&fault.message);
         }
         Ok(answers)
@@ -244,7 +240,7 @@ impl Endpoint {
         missing.insert(method, Instant::now()).is_none()
     }
 
-    /// Whether it was not seen to lack this lately.
+    /// Whether it did not refuse this lately.
     pub(crate) fn has(&self, method: &str) -> bool {
         let missing = self.missing.lock();
         let noted = missing.get(method);

@@ -13,7 +13,7 @@ use crate::jsonrpc::settings::EndpointSettings;
 /// The longest wait for an endpoint that is paused.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The least wait before an endpoint that failed is asked the same once more.
+/// The least wait before an endpoint that failed gets the same request again.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// Endpoints that are passed over in one search for an answer.
@@ -48,9 +48,7 @@ impl Pool {
     }
 
     pub(crate) fn by_name(&self, name: &str) -> Option<&Arc<Endpoint>> {
-        self.endpoints
-            .iter()
-            .find(|endpoint| &*endpoint.name == name)
+        self.endpoints.iter().find(|one| &*one.name == name)
     }
 
     /// The preferred healthy endpoint that has not failed; else the one that can be used first, with the time
@@ -63,11 +61,8 @@ impl Pool {
         healthy.map(|endpoint| (endpoint, None)).or_else(|| {
             let soonest = Instant::now() + AGAIN_AFTER;
             let usable = fit().map(|one| {
-                if has_failed(one) {
-                    (one, one.usable_at().max(Some(soonest)))
-                } else {
-                    (one, one.usable_at())
-                }
+                let earliest = has_failed(one).then_some(soonest);
+                (one, one.usable_at().max(earliest))
             });
             usable.min_by_key(|(_, until)| *until)
         })
@@ -86,8 +81,7 @@ impl Pool {
     }
 
     pub(crate) fn report(&self) -> Vec<EndpointReport> {
-        let report = |endpoint: &Arc<Endpoint>| endpoint.report();
-        self.endpoints.iter().map(report).collect()
+        self.endpoints.iter().map(|one| one.report()).collect()
     }
 }
 

@@ -5,7 +5,6 @@
 //! not taken, and what fits it is proven no further. Nothing here waits or asks.
 
 use alloy_primitives::{B256, Bloom};
-use bytes::Bytes;
 use chronolith_model::{BlockRef, Dataset, Log, Proof, Scope, Tx, Verification};
 
 use crate::evm::{Checks, Headers, Oddity, WireBlock, bloom, is_empty};
@@ -64,7 +63,7 @@ pub(crate) fn check(
             let logs = shown.in_bloom(&one.block.logs);
             check_bloom(logs, theirs, &want.scope).map_err(refusal)?;
             let is_bare = one.block.logs.is_empty() && want.scope != Scope::All;
-            if is_bare && (shown.hidden().is_some() || may_hold(theirs, &want.scope)) {
+            if is_bare && (shown.hidden().is_some() || bloom::may_hold(theirs, &want.scope)) {
                 open.push(one.block.clock.number);
             }
         }
@@ -120,12 +119,8 @@ impl Shown<'_> {
     /// The index of the transaction whose logs are in no bloom, where the header lists one.
     fn hidden(&self) -> Option<u32> {
         let hidden = self.oddity.hidden(self.header.number(), self.header.hash)?;
-        let at = self
-            .header
-            .tx_hashes
-            .iter()
-            .position(|hash| *hash == hidden);
-        u32::try_from(at?).ok()
+        let mut hashes = self.header.tx_hashes.iter();
+        u32::try_from(hashes.position(|hash| *hash == hidden)?).ok()
     }
 
     /// The logs that the bloom is made of.
@@ -155,22 +150,6 @@ fn check_bloom<'l>(
         return Err("a log is missing by the bloom of the header");
     }
     Ok(())
-}
-
-/// Whether a bloom allows a log of the scope.
-fn may_hold(theirs: &Bloom, scope: &Scope) -> bool {
-    let Scope::Only(entries) = scope else {
-        return true;
-    };
-    let admits = |value: &Option<Bytes>| {
-        value.as_ref().is_none_or(|value| {
-            let mut bits = Bloom::ZERO;
-            bloom::add(&mut bits, value);
-            *theirs & bits == bits
-        })
-    };
-    let mut entries = entries.iter();
-    entries.any(|entry| admits(&entry.emitter) && admits(&entry.topic0))
 }
 
 #[cfg(test)]

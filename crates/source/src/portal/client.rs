@@ -31,7 +31,7 @@ use crate::spans::{rpc_span, verify_span};
 /// Pauses before a request is sent again; after the last the caller gets the error.
 const PAUSES_MS: [u64; 6] = [10, 100, 500, 2_000, 10_000, 20_000];
 /// An answer that is not a stream is refused above this length.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// The stream of blocks that cannot be replaced.
 pub(crate) const FINALIZED_STREAM: &str = "finalized-stream";
 const FINALIZED_NUMBER: &str = "x-sqd-finalized-head-number";
@@ -122,39 +122,33 @@ impl Client {
         }
     }
 
-    async fn get_once<T: for<'de> Deserialize<'de>>(
-        &self,
-        path: &str,
-    ) -> std::result::Result<T, Failure> {
+    async fn get_once<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T, Failure> {
         let _turn = self.turn().await;
-        let asked = async {
+        let request = async {
             let response = self.send(self.http.get(self.url(path)), 0).await?;
             let bytes = self.read(response).await?;
             self.steps.fetch_add(1, Ordering::Relaxed);
             serde_json::from_slice(&bytes).map_err(|error| {
                 let error = self.secrets.hide(&error.to_string());
-                Failure::Again(
-                    self.health
-                        .unavailable(format!("/{path} is not understood: {error}")),
-                )
+                self.again_later(format!("/{path} is not understood: {error}"))
             })
         };
-        self.measured(path, asked).await
+        self.measured(path, request).await
     }
 
     /// Counts a request by what became of it, and how long it took.
     async fn measured<T>(
         &self,
         path: &str,
-        asked: impl Future<Output = std::result::Result<T, Failure>>,
-    ) -> std::result::Result<T, Failure> {
+        request: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         let span = rpc_span(self.chain_id, &self.name);
         span.record("methods", path);
         span.record("calls", 1);
         let began = Instant::now();
-        let done = asked.instrument(span.clone()).await;
+        let done = request.instrument(span.clone()).await;
         let outcome = match &done {
-            // Nothing is wrong with being asked too early.
+            // A request that comes too early is no error.
             Ok(_) | Err(Failure::Final(Error::Missing { .. })) => Outcome::Success,
             Err(_) => Outcome::Error,
         };
@@ -174,21 +168,21 @@ impl Client {
         path: &str,
         body: String,
         from: u64,
-        mut take: impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
-    ) -> std::result::Result<(), Failure> {
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let _turn = self.turn().await;
         let request = self.http.post(self.url(path));
         let request = request.header(CONTENT_TYPE, "application/json").body(body);
-        self.measured(path, self.lines(request, from, &mut take))
-            .await
+        let lines = self.lines(request, from, &mut take);
+        self.measured(path, lines).await
     }
 
     async fn lines(
         &self,
         request: RequestBuilder,
         from: u64,
-        mut take: impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
-    ) -> std::result::Result<(), Failure> {
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let mut response = self.send(request, from).await?;
         // Lines are decoded and proven as they come: what is busy in this span is that work.
         let span = verify_span(self.chain_id, &self.name);
@@ -214,15 +208,12 @@ impl Client {
     async fn take_lines(
         &self,
         response: &mut Response,
-        take: &mut impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
-    ) -> std::result::Result<(), Failure> {
+        take: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let mut lines = Lines::new(self.line_bytes_max);
         let mut last = Instant::now();
         while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
-            self.health
-                .meters
-                .received_bytes
-                .increment(piece.len() as u64);
+            self.health.received(piece.len());
             let taken = lines.feed(&piece, |line| {
                 last = Instant::now();
                 take(line)
@@ -230,18 +221,14 @@ impl Client {
             taken.map_err(|stop| match stop {
                 Stop::Taker(failure) => failure,
                 Stop::TooLong => {
-                    let most = self.line_bytes_max;
-                    Failure::Final(
-                        self.health
-                            .too_large(format!("a line longer than {most} bytes")),
-                    )
+                    let reason = format!("a line longer than {} bytes", self.line_bytes_max);
+                    Failure::Final(self.health.too_large(reason))
                 }
             })?;
             // Pieces without a line are not progress, unless they are a long line's.
             let elapsed = last.elapsed();
             if elapsed > self.idle_timeout && is_too_slow(elapsed, lines.rest().len()) {
-                let reason = "the stream is too slow".to_owned();
-                return Err(Failure::Again(self.health.unavailable(reason)));
+                return Err(self.again_later("the stream is too slow"));
             }
         }
         // No beginning of an object is an object: what parses has lost nothing but the line's end.
@@ -267,8 +254,8 @@ impl Client {
             return Err(error);
         }
         let pause = PAUSES_MS.get(*tries).copied().map(Duration::from_millis);
-        let asked = error.retry_after().map(|asked| asked.min(RETRY_AFTER_MAX));
-        let until = Instant::now() + asked.or(pause).unwrap_or(Duration::ZERO);
+        let stated = error.retry_after().map(|wait| wait.min(RETRY_AFTER_MAX));
+        let until = Instant::now() + stated.or(pause).unwrap_or(Duration::ZERO);
         if busy {
             // Also after the last try: the pause holds for the next request.
             self.limit.pause(until);
@@ -284,7 +271,7 @@ impl Client {
     /// Takes note of what went wrong.
     pub(crate) fn note(&self, error: &Error) {
         match error {
-            // Nothing is wrong with being asked too early.
+            // A request that comes too early is no error.
             Error::Missing { .. } => {}
             Error::Inconsistent { what, number, .. } => {
                 self.health.report_bad(&format!("block {number}: {what}"));
@@ -295,10 +282,12 @@ impl Client {
 
     /// The highest finalized block that is known, after this one is. Portal is many machines, and
     /// some are behind the others.
-    pub(crate) fn finalized(&self, spoken_of: Option<BlockRef>) -> Option<BlockRef> {
+    pub(crate) fn finalized(&self, named: Option<BlockRef>) -> Option<BlockRef> {
         let mut finalized = self.finalized.lock();
-        let higher = spoken_of.into_iter().chain(*finalized);
-        *finalized = higher.max_by_key(|block| block.number);
+        *finalized = finalized
+            .into_iter()
+            .chain(named)
+            .max_by_key(|block| block.number);
         *finalized
     }
 
@@ -314,11 +303,7 @@ impl Client {
     }
 
     /// An answer; every other status is a failure.
-    async fn send(
-        &self,
-        request: RequestBuilder,
-        from: u64,
-    ) -> std::result::Result<Response, Failure> {
+    async fn send(&self, request: RequestBuilder, from: u64) -> Result<Response, Failure> {
         self.health.requested();
         let response = request.send().await.map_err(|error| self.down(&error))?;
         self.finalized(finalized_of(&response));
@@ -331,14 +316,14 @@ impl Client {
     async fn refusal(&self, meaning: Meaning, response: Response, from: u64) -> Failure {
         let endpoint = self.name.to_string();
         let status = response.status().as_u16();
-        let trouble = Error::Unavailable {
+        let unavailable = Error::Unavailable {
             endpoint: endpoint.clone(),
             reason: format!("HTTP {status}"),
             retry_after: retry_after(&response),
         };
         let error = match meaning {
-            Meaning::Answer | Meaning::Trouble => return Failure::Again(trouble),
-            Meaning::Busy => return Failure::Busy(trouble),
+            Meaning::Answer | Meaning::Failed => return Failure::Again(unavailable),
+            Meaning::Busy => return Failure::Busy(unavailable),
             Meaning::NotYet => self.health.missing(from),
             Meaning::NoDataset => Error::Invalid(format!(
                 "Portal does not know the dataset (endpoint={endpoint})"
@@ -373,29 +358,20 @@ impl Client {
             .unavailable(format!("the chain changed below block {from}{now}"))
     }
 
-    async fn read(&self, mut response: Response) -> std::result::Result<Vec<u8>, Failure> {
-        let mut bytes = Vec::new();
-        let began = Instant::now();
-        while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
-            if is_too_slow(began.elapsed(), bytes.len()) {
-                let reason = "the answer is too slow".to_owned();
-                return Err(Failure::Again(self.health.unavailable(reason)));
-            }
-            if bytes.len() + piece.len() > ANSWER_BYTES_MAX {
-                let reason = format!("answer longer than {ANSWER_BYTES_MAX} bytes");
-                return Err(Failure::Final(self.health.too_large(reason)));
-            }
-            self.health
-                .meters
-                .received_bytes
-                .increment(piece.len() as u64);
-            bytes.extend_from_slice(&piece);
-        }
-        Ok(bytes)
+    async fn read(&self, response: Response) -> Result<Vec<u8>, Failure> {
+        let read = crate::http::read(response, &self.health, ANSWER_BYTES_MAX).await;
+        read.map_err(|error| match error {
+            Error::TooLarge { .. } => Failure::Final(error),
+            error => Failure::Again(error),
+        })
     }
 
     fn down(&self, error: &reqwest::Error) -> Failure {
-        Failure::Again(self.health.unavailable(reason_of(error)))
+        self.again_later(reason_of(error))
+    }
+
+    pub(crate) fn again_later(&self, reason: impl Into<String>) -> Failure {
+        Failure::Again(self.health.unavailable(reason))
     }
 
     fn url(&self, path: &str) -> Url {

@@ -58,7 +58,7 @@ impl Limit {
                 tokio::time::sleep_until(until).await;
             }
             self.starts.turn().await;
-            // A pause may have been asked for while this one waited.
+            // Another request may have begun a pause while this one waited.
             if self.pause_until().is_none() {
                 return;
             }
@@ -73,9 +73,8 @@ impl Limit {
 
     /// The end of the pause, where there is one now.
     pub(super) fn pause_until(&self) -> Option<Instant> {
-        self.pause_until
-            .lock()
-            .filter(|until| *until > Instant::now())
+        let until = *self.pause_until.lock();
+        until.filter(|until| *until > Instant::now())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What to ask a stream for: no more than the wanted datasets need.
+//! What to request from a stream: no more than the wanted datasets need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,13 +42,15 @@ impl Query {
     /// `Invalid` for datasets that a line does not hold, a scope that does not fit into a request,
     /// and a level that cannot be reached.
     pub(crate) fn new(want: &Want, checks: Checks) -> Result<Self> {
-        for dataset in [Dataset::Headers, Dataset::Transactions, Dataset::Payload] {
-            if want.datasets.contains(dataset) {
-                let name = dataset.name();
-                return Err(Error::Invalid(format!(
-                    "Portal does not serve the dataset {name}: use rpcHttp for it"
-                )));
-            }
+        let unserved = [Dataset::Headers, Dataset::Transactions, Dataset::Payload];
+        if let Some(dataset) = unserved
+            .into_iter()
+            .find(|one| want.datasets.contains(*one))
+        {
+            let name = dataset.name();
+            return Err(Error::Invalid(format!(
+                "Portal does not serve the dataset {name}: use rpcHttp for it"
+            )));
         }
         let logs = want.datasets.contains(Dataset::Logs);
         // Only all logs together can be held against the bloom.

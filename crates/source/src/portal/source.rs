@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet, Proof, Scope};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet};
 use parking_lot::Mutex;
 
 use tokio::sync::watch;
@@ -43,7 +43,7 @@ pub struct PortalSettings {
     pub idle_timeout: Duration,
     /// A line longer than this is refused; a line is a block.
     pub line_bytes_max: usize,
-    /// What the chain lets us prove. Only its bloom is asked for and checked; what a hash or a root
+    /// What the chain lets us prove. Only its bloom is requested and checked; what a hash or a root
     /// would follow from is not.
     pub checks: Checks,
 }
@@ -53,12 +53,7 @@ impl std::fmt::Debug for PortalSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PortalSettings")
             .field("chain_id", &self.chain_id)
-            .field("requests_per_10s", &self.requests_per_10s)
-            .field("in_flight", &self.in_flight)
-            .field("idle_timeout", &self.idle_timeout)
-            .field("line_bytes_max", &self.line_bytes_max)
-            .field("checks", &self.checks)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -92,7 +87,7 @@ pub struct PortalSource {
     client: Client,
     /// Never changes.
     hints: watch::Sender<u64>,
-    /// The last block that was asked about and is there.
+    /// The last block whose presence was checked.
     anchor: Mutex<Option<BlockRef>>,
 }
 
@@ -142,10 +137,8 @@ impl PortalSource {
                     tokio::time::sleep(Duration::from_millis(pause_ms)).await;
                 }
                 (None, None) => {
-                    let error = self
-                        .client
-                        .health
-                        .unavailable(format!("/{path} is not known yet"));
+                    let reason = format!("/{path} is not known yet");
+                    let error = self.client.health.unavailable(reason);
                     self.client.note(&error);
                     return Err(error);
                 }
@@ -153,7 +146,7 @@ impl PortalSource {
         }
     }
 
-    /// The highest finalized block that Portal ever named, asked for where it never did.
+    /// The highest finalized block that Portal ever named, requested where it never did.
     async fn known_finalized(&self) -> Result<Option<BlockRef>> {
         if let Some(known) = self.client.finalized(None) {
             return Ok(Some(known));
@@ -167,10 +160,8 @@ impl PortalSource {
         let mut tries = 0;
         while !walk.rest().is_empty() && !walk.is_full() {
             let rest = walk.rest();
-            let finalized = self.client.finalized(None);
-            let is_final =
-                finalized.is_some_and(|block| rest.end <= block.number.saturating_add(1));
-            let (path, parent) = if is_final {
+            let finalized = self.client.finalized(None).map(|block| block.number);
+            let (path, parent) = if finalized.is_some_and(|number| rest.end - 1 <= number) {
                 (FINALIZED_STREAM, None)
             } else {
                 (STREAM, walk.parent())
@@ -188,10 +179,7 @@ impl PortalSource {
             let ended = self.client.stream(path, body, rest.start, take).await;
             let failure = match ended {
                 Ok(()) if walk.moved() => None,
-                Ok(()) => {
-                    let reason = "an answer without a block";
-                    Some(Failure::Again(self.client.health.unavailable(reason)))
-                }
+                Ok(()) => Some(self.client.again_later("an answer without a block")),
                 // What came before it broke is as good as ever.
                 Err(Failure::Again(error)) if walk.moved() => {
                     self.client.note(&error);
@@ -207,7 +195,7 @@ impl PortalSource {
         Ok(())
     }
 
-    /// Whether this block is there; asked once for each.
+    /// Whether this block is there; checked once for each.
     async fn has_anchor(&self, anchor: BlockRef) -> Result<()> {
         let known = || self.anchor.lock();
         if *known() == Some(anchor) {
@@ -249,7 +237,7 @@ impl Source for PortalSource {
     async fn identity(&self) -> Result<Identity> {
         let metadata: Metadata = self.client.get("metadata").await?;
         let genesis = match metadata.start_block {
-            0 => self.clock(0).await?.map(|clock| clock.hash),
+            0 => self.clock(0).await?.map(|block| block.hash),
             // The dataset begins later: its first block is not the chain's.
             _ => None,
         };
@@ -285,13 +273,8 @@ impl Source for PortalSource {
     }
 
     async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
-        let want = Want {
-            datasets: DatasetSet::CLOCK,
-            scope: Scope::All,
-            proof: Proof::LINKED,
-        };
         let range = BlockRange::one(number);
-        match self.fetch_as(range, &want, &Query::clock()).await {
+        match self.fetch_as(range, &Want::CLOCK, &Query::clock()).await {
             Ok(fetched) => Ok(fetched.first().map(|one| one.block.clock)),
             Err(Error::Missing { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -321,9 +304,8 @@ impl Source for PortalSource {
 
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if endpoint == &*self.client.name {
-            self.client
-                .health
-                .report_bad(&format!("block {}: {what}", block.number));
+            let what = format!("block {}: {what}", block.number);
+            self.client.health.report_bad(&what);
         }
     }
 
@@ -333,17 +315,11 @@ impl Source for PortalSource {
 
     /// Requests are few and may be long, but a fetch holds all its blocks.
     fn plan(&self, want: &Want) -> Plan {
-        Plan {
-            blocks: if want.datasets == DatasetSet::CLOCK {
-                CLOCK_RANGE_BLOCKS
-            } else {
-                RANGE_BLOCKS
-            },
-            at_once: if want.datasets == DatasetSet::CLOCK {
-                CLOCK_RANGES.min(self.in_flight)
-            } else {
-                self.in_flight
-            },
-        }
+        let (blocks, at_once) = if want.datasets == DatasetSet::CLOCK {
+            (CLOCK_RANGE_BLOCKS, CLOCK_RANGES.min(self.in_flight))
+        } else {
+            (RANGE_BLOCKS, self.in_flight)
+        };
+        Plan { blocks, at_once }
     }
 }

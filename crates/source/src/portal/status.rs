@@ -9,18 +9,18 @@ const TEXT_CHARS_MAX: usize = 300;
 pub(crate) enum Meaning {
     /// An answer, or the beginning of one.
     Answer,
-    /// The first block that was asked for is not there yet.
+    /// The first block of the request is not there yet.
     NotYet,
     /// The request is wrong and will stay wrong.
     Refused,
     /// There is no such dataset.
     NoDataset,
-    /// The block that was asked to be continued is not part of the chain.
+    /// The block that the request continues from is not part of the chain.
     Conflict,
-    /// Too many requests, ours or others': none should be sent for a while.
+    /// Too many requests, of this client or of others: none should be sent for a while.
     Busy,
     /// Something failed on the way.
-    Trouble,
+    Failed,
 }
 
 pub(crate) fn meaning(status: u16) -> Meaning {
@@ -30,9 +30,8 @@ pub(crate) fn meaning(status: u16) -> Meaning {
         404 => Meaning::NoDataset,
         409 => Meaning::Conflict,
         429 | 503 | 529 => Meaning::Busy,
-        408 => Meaning::Trouble,
-        400..500 => Meaning::Refused,
-        _ => Meaning::Trouble,
+        400..=407 | 410..500 => Meaning::Refused,
+        _ => Meaning::Failed,
     }
 }
 
@@ -68,7 +67,7 @@ mod tests {
             (&[429, 503, 529], Meaning::Busy),
             (
                 &[408, 500, 502, 504, 521, 522, 523, 524, 206, 301],
-                Meaning::Trouble,
+                Meaning::Failed,
             ),
         ] {
             for status in statuses {

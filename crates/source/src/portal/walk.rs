@@ -91,9 +91,8 @@ impl<'a> Walk<'a> {
         })?;
         self.check_place(&line)?;
         let number = line.header.number;
-        let made = self
-            .made(line)
-            .map_err(|what| self.inconsistent(number, what))?;
+        let made = self.made(line);
+        let made = made.map_err(|what| self.inconsistent(number, what))?;
         self.logs += made.block.logs.len();
         self.fetched.push(made);
         Ok(())
@@ -137,10 +136,9 @@ impl<'a> Walk<'a> {
         }
         self.check_logs(&logs, &header)?;
         let txs = if datasets.contains(Dataset::TxHashes) {
-            let found = transactions
-                .iter()
-                .map(|tx| (tx.transaction_index, tx.hash));
-            let mut txs: Vec<Tx> = found.map(tx_of).collect();
+            let found = transactions.iter();
+            let found = found.map(|tx| tx_of((tx.transaction_index, tx.hash)));
+            let mut txs: Vec<Tx> = found.collect();
             if !txs.iter().zip(0..).all(|(tx, due)| tx.index == due) {
                 return Err("a transaction is missing or there twice".to_owned());
             }
@@ -227,9 +225,7 @@ fn tx_of((index, hash): (u32, alloy_primitives::B256)) -> Tx {
 
 /// The transactions that logs name, in order.
 fn named_by(logs: &[LineLog]) -> Result<Vec<Tx>, Refusal> {
-    let named = logs.iter();
-    let named = named.map(|log| tx_of(log.place()));
-    let mut txs: Vec<Tx> = named.collect();
+    let mut txs: Vec<Tx> = logs.iter().map(|log| tx_of(log.place())).collect();
     txs.dedup();
     if txs.is_sorted_by(|before, after| before.index < after.index) {
         return Ok(txs);

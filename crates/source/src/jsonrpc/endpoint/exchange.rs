@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Response, StatusCode};
-use tokio::time::Instant;
 
 use super::Endpoint;
 use crate::error::{Error, Result};
-use crate::http::{READ_AHEAD_MAX, is_too_slow, reason_of, retry_after};
+use crate::http::{read, reason_of, retry_after};
 use crate::jsonrpc::call::{Call, body_of};
 
 /// All of an answer that is known to be small.
@@ -31,7 +30,8 @@ impl Endpoint {
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(body_of(calls));
-        let response = request.send().await.map_err(|error| self.down(&error))?;
+        let failed = |error| self.unavailable(reason_of(&error));
+        let response = request.send().await.map_err(failed)?;
         let status = response.status();
         if status == StatusCode::TOO_MANY_REQUESTS {
             self.health.meters.rate_limited.increment(1);
@@ -43,33 +43,8 @@ impl Endpoint {
                 retry_after: retry_after(&response),
             });
         }
-        // Some answer a JSON-RPC error with a status of its own: the body tells.
-        Ok((status, self.read(response).await?))
-    }
-
-    async fn read(&self, mut response: Response) -> Result<Vec<u8>> {
-        let most = self.settings.answer_bytes_max;
-        let reserve = response.content_length().unwrap_or(0).min(READ_AHEAD_MAX);
-        let mut bytes = Vec::with_capacity(reserve as usize);
-        let began = Instant::now();
-        while let Some(part) = response.chunk().await.map_err(|error| self.down(&error))? {
-            if bytes.len() as u64 + part.len() as u64 > most {
-                let reason = format!("answer longer than {most} bytes");
-                return Err(self.health.too_large(reason));
-            }
-            self.health
-                .meters
-                .received_bytes
-                .increment(part.len() as u64);
-            bytes.extend_from_slice(&part);
-            if is_too_slow(began.elapsed(), bytes.len()) {
-                return Err(self.unavailable("the answer comes too slowly"));
-            }
-        }
-        Ok(bytes)
-    }
-
-    fn down(&self, error: &reqwest::Error) -> Error {
-        self.unavailable(reason_of(error))
+        // Some answer a JSON-RPC error with a status of its own: the body says which.
+        let bytes = read(response, &self.health, self.settings.answer_bytes_max).await?;
+        Ok((status, bytes))
     }
 }

@@ -22,7 +22,7 @@ const BEGIN_FACTOR: u32 = 6;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// All that was asked for came.
+    /// All that was requested came.
     Done,
     /// Core ended, or what it wrote was refused.
     Failed(String),
@@ -34,10 +34,16 @@ pub(crate) enum End {
     Network(String),
 }
 
+impl End {
+    pub(super) fn stopped() -> Self {
+        Self::Failed("it was stopped".to_owned())
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Buffer {
     inner: Mutex<Inner>,
-    /// Tells the reader of the pipe of room.
+    /// Wakes the reader of the pipe when there is room.
     room: Condvar,
     /// Wakes fetches when something came.
     came: Notify,
@@ -137,7 +143,7 @@ impl Buffer {
         last.map(|(one, _)| one.block.clock.block_ref())
     }
 
-    /// Whether there is no room, or was none since this was last asked: core has more than is taken.
+    /// Whether there is no room, or was none since the last call: core has more than is taken.
     pub(crate) fn was_full(&self) -> bool {
         let mut inner = self.inner.lock();
         std::mem::take(&mut inner.held_back) || inner.is_full()
@@ -205,24 +211,19 @@ impl Buffer {
     fn try_take(&self, range: BlockRange) -> Result<Result<Vec<Fetched>, End>, ()> {
         let mut inner = self.inner.lock();
         // A fetch of a ledger does not want those before it; that makes room.
-        while inner.taken < inner.ledgers.len() && inner.first_waiting() < range.start {
-            inner.pass();
-        }
+        inner.pass_before(range.start);
         let Some(from) = inner.place_of(range.start) else {
             self.room.notify_all();
             return match (&inner.end, inner.stopped) {
                 (Some(end), _) => Ok(Err(end.clone())),
-                (None, true) => Ok(Err(End::Failed("it was stopped".to_owned()))),
+                (None, true) => Ok(Err(End::stopped())),
                 (None, false) => Err(()),
             };
         };
         let wanted = (range.len() as usize).min(inner.ledgers.len() - from);
         let found = inner.ledgers.range(from..from + wanted);
         let found: Vec<Fetched> = found.map(|(one, _)| one.clone()).collect();
-        let after = range.start + found.len() as u64;
-        while inner.taken < inner.ledgers.len() && inner.first_waiting() < after {
-            inner.pass();
-        }
+        inner.pass_before(range.start + found.len() as u64);
         self.room.notify_all();
         Ok(Ok(found))
     }
@@ -260,16 +261,22 @@ impl Inner {
         (at < self.ledgers.len()).then_some(at)
     }
 
-    /// Counts the first that waits as taken, and forgets the oldest that were.
-    fn pass(&mut self) {
-        let Some(&(_, bytes)) = self.ledgers.get(self.taken) else {
-            return;
-        };
-        self.taken += 1;
-        self.taken_bytes += bytes;
-        // A core that waited for room is not one that is silent.
-        self.came_at = Instant::now();
-        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+    /// Counts those that wait and come before this one as taken.
+    fn pass_before(&mut self, number: u64) {
+        while self.first_waiting() < number
+            && let Some(&(_, bytes)) = self.ledgers.get(self.taken)
+        {
+            self.taken += 1;
+            self.taken_bytes += bytes;
+            // A core that waited for room is not one that is silent.
+            self.came_at = Instant::now();
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+            self.forget_oldest();
+        }
+    }
+
+    /// Forgets the oldest that were taken, as many as are too many.
+    fn forget_oldest(&mut self) {
         while self.taken > TAKEN_MAX || (self.taken > 1 && self.taken_bytes > TAKEN_BYTES_MAX) {
             let Some((_, bytes)) = self.ledgers.pop_front() else {
                 break;

@@ -24,15 +24,12 @@ const EVENTS: [(&str, &str); 3] = [
 /// What keeps core from working here, with the line to add or to remove.
 pub(crate) fn check(settings: &str, network: &Network) -> Result<Vec<String>, String> {
     let field = |name: &str| value_of(settings, name);
-    match field("DATABASE") {
-        Some(place) if !place.contains(":memory:") => {}
-        _ => {
-            return Err(
-                "it has no DATABASE on disk, so that core forgets its ledgers when it ends: add the \
-                 line DATABASE=\"sqlite3://stellar.db\""
-                    .to_owned(),
-            );
-        }
+    if field("DATABASE").is_none_or(|place| place.contains(":memory:")) {
+        return Err(
+            "it has no DATABASE on disk, so that core forgets its ledgers when it ends: add the \
+             line DATABASE=\"sqlite3://stellar.db\""
+                .to_owned(),
+        );
     }
     let passphrase = network.passphrase();
     if field("NETWORK_PASSPHRASE").as_deref() != Some(passphrase) {
@@ -42,7 +39,7 @@ pub(crate) fn check(settings: &str, network: &Network) -> Result<Vec<String>, St
     }
     if field("METADATA_OUTPUT_STREAM").is_some_and(|stream| !stream.is_empty()) {
         return Err(
-            "core is told where ledgers go when it is started, and refuses to be told twice: remove the \
+            "core gets the place for ledgers when it is started, and refuses a second one: remove the \
              line METADATA_OUTPUT_STREAM"
                 .to_owned(),
         );
@@ -74,14 +71,11 @@ fn value_of(settings: &str, name: &str) -> Option<String> {
 
 /// A value without quotes and without the comment after it.
 fn bare(value: &str) -> String {
-    let quote = value
-        .chars()
-        .next()
-        .filter(|sign| ['"', '\''].contains(sign));
-    let inside = match quote {
-        Some(quote) => value.get(1..).and_then(|rest| rest.split(quote).next()),
-        None => value.split('#').next().map(str::trim_end),
-    };
+    let quoted = ['"', '\''].into_iter().find_map(|quote| {
+        let inside = value.strip_prefix(quote)?;
+        inside.split(quote).next()
+    });
+    let inside = quoted.or_else(|| value.split('#').next().map(str::trim_end));
     inside.unwrap_or_default().to_owned()
 }
 

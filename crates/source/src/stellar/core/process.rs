@@ -92,9 +92,9 @@ impl Process {
             .spawn()
             .map_err(|error| format!("{binary} cannot be started: {error}"))?;
         tracing::info!(pid = child.id(), command = args.join(" "), "core started");
-        let noted = fs::write(call.work_dir.join(PID_FILE), child.id().to_string());
-        if let Err(error) = noted {
-            tracing::warn!(%error, "it is not written down which process core is");
+        let pid_file = call.work_dir.join(PID_FILE);
+        if let Err(error) = fs::write(pid_file, child.id().to_string()) {
+            tracing::warn!(%error, "the pid of core cannot be written");
         }
         inner.output = Arc::default();
         if let Some(stderr) = child.stderr.take() {
@@ -246,7 +246,7 @@ fn ends_within(id: u32, patience: Duration) -> bool {
     })
 }
 
-/// Where it is written down which process core is.
+/// The file with the pid of core.
 const PID_FILE: &str = "core.pid";
 
 /// A core that outlived the program that started it, by its pid file: it still holds the database.

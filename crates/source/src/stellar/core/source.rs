@@ -138,13 +138,10 @@ impl CoreSource {
         let mut state = self.state.lock().await;
         let from = self.ledger(from)?;
         let bounded = self.last_ledger.filter(|last| from <= *last);
-        let task = match bounded {
-            Some(last) => Task::Bounded {
-                from,
-                to: last.saturating_add(1),
-            },
-            None => Task::Live { from },
-        };
+        let task = bounded.map_or(Task::Live { from }, |last| Task::Bounded {
+            from,
+            to: last.saturating_add(1),
+        });
         let buffer = self.ensure(&mut state, task)?;
         if buffer.is_silent(self.patience) {
             // No fetch waits for a ledger of a core that shows none.
@@ -152,11 +149,9 @@ impl CoreSource {
         }
         let behind = state.running.as_ref().is_none_or(Running::is_behind);
         let newest = buffer.newest();
-        self.behind
-            .store(behind || newest.is_none(), Ordering::Relaxed);
-        if newest.is_some() {
-            state.newest = newest;
-        }
+        let behind = behind || newest.is_none();
+        self.behind.store(behind, Ordering::Relaxed);
+        state.newest = newest.or(state.newest);
         match (state.newest, &state.last_error) {
             // One that has only ever failed is not catching up, also while it is started once more.
             (None, Some(error)) if state.backoff.attempts() > 0 => Err(error.clone()),
@@ -213,15 +208,14 @@ impl CoreSource {
         let shown = path.display();
         let made = std::fs::create_dir_all(&self.call.work_dir).and_then(|()| File::create(&path));
         let file = made.map_err(|error| {
-            self.health
-                .unavailable(format!("{shown} cannot be written: {error}"))
+            let reason = format!("{shown} cannot be written: {error}");
+            self.health.unavailable(reason)
         })?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(_) => Err(self
-                .health
-                .stuck(format!("another process runs a core there (path={shown})"))),
-        }
+        file.try_lock().map_err(|_| {
+            let reason = format!("another process runs a core there (path={shown})");
+            self.health.stuck(reason)
+        })?;
+        Ok(file)
     }
 
     fn stop(&self, state: &mut State) {
@@ -298,10 +292,6 @@ impl State {
         let running = self.running.as_ref();
         running.is_some_and(|running| Arc::ptr_eq(&running.buffer, buffer))
     }
-
-    fn buffer(&self) -> Option<&Arc<Buffer>> {
-        self.running.as_ref().map(|running| &running.buffer)
-    }
 }
 
 /// A program by its path, or by its name where programs are.
@@ -330,18 +320,16 @@ impl Source for CoreSource {
     async fn heads(&self) -> Result<Heads> {
         let began = Instant::now();
         let newest = self.newest(self.next.load(Ordering::Relaxed)).await;
-        let catching_up = || {
-            self.health
-                .unavailable("it is catching up: no ledger came so far")
-        };
-        let head = newest.and_then(|newest| newest.ok_or_else(catching_up));
+        let reason = "it is catching up: no ledger came so far";
+        let head = newest.and_then(|newest| newest.ok_or_else(|| self.health.unavailable(reason)));
         self.health.note("follow", began.elapsed(), &head);
         head.map(Heads::all_final)
     }
 
     async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         let state = self.state.lock().await;
-        let found = state.buffer().and_then(|buffer| buffer.get(number));
+        let running = state.running.as_ref();
+        let found = running.and_then(|running| running.buffer.get(number));
         Ok(found.map(|one| one.block.clock))
     }
 
@@ -391,17 +379,12 @@ impl Source for CoreSource {
 
     /// Ledgers come one after the other, however many are requested.
     fn plan(&self, _want: &Want) -> Plan {
-        let follows = self.state.try_lock().is_ok_and(|state| {
-            let running = state.running.as_ref();
-            running.is_some_and(|running| matches!(running.task, Task::Live { .. }))
-        });
-        Plan {
-            blocks: if follows {
-                LIVE_LEDGERS
-            } else {
-                CATCHUP_LEDGERS
-            },
-            at_once: 1,
-        }
+        let task = self.state.try_lock().ok();
+        let task = task.and_then(|state| state.running.as_ref().map(|running| running.task));
+        let blocks = match task {
+            Some(Task::Live { .. }) => LIVE_LEDGERS,
+            Some(Task::Bounded { .. }) | None => CATCHUP_LEDGERS,
+        };
+        Plan { blocks, at_once: 1 }
     }
 }

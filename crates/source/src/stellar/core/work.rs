@@ -158,10 +158,8 @@ impl Worker {
 
     /// Brings core's own state to the ledger before the first that is wanted, unless it is near there.
     fn prepare(&self, from: u32) -> Result<(), End> {
-        if self
-            .last_closed()
-            .is_some_and(|closed| is_usable(closed, from))
-        {
+        let closed = self.last_closed();
+        if closed.is_some_and(|closed| is_usable(closed, from)) {
             return Ok(());
         }
         self.call(&["new-db"])?;
@@ -174,12 +172,10 @@ impl Worker {
     /// The ledger that core closed last, by its own account; none where it has none.
     fn last_closed(&self) -> Option<u32> {
         let args = ["offline-info".to_owned()];
-        let started = self
-            .process
-            .start(&self.job.call, &args, Output::Answer)
-            .ok()?;
+        let started = self.process.start(&self.job.call, &args, Output::Answer);
+        let answer = started.ok()?;
         let ended = self.wait().ok()?;
-        let answer = started?.join().ok()?;
+        let answer = answer?.join().ok()?;
         last_closed(&answer).filter(|_| ended.success())
     }
 
@@ -202,7 +198,7 @@ impl Worker {
                 return Ok(ended);
             }
             if self.buffer.pause(TICK) {
-                return Err(End::Failed("it was stopped".to_owned()));
+                return Err(End::stopped());
             }
         }
     }
@@ -228,7 +224,12 @@ impl Worker {
             let proven = self.proven(frame, before)?;
             let number = proven.block.clock.number as u32;
             before = Some((number, proven.block.clock.hash));
-            if number >= self.job.task.from() && !self.buffer.push(self.fetched(proven), bytes) {
+            let fetched = Fetched {
+                block: proven.block,
+                proof: proven.proof,
+                endpoint: self.job.endpoint.clone(),
+            };
+            if number >= self.job.task.from() && !self.buffer.push(fetched, bytes) {
                 return Ok(());
             }
             if matches!(self.job.task, Task::Bounded { to, .. } if number >= to) {
@@ -237,41 +238,26 @@ impl Worker {
         }
     }
 
-    fn fetched(&self, proven: ProvenBlock) -> Fetched {
-        Fetched {
-            block: proven.block,
-            proof: proven.proof,
-            endpoint: self.job.endpoint.clone(),
-        }
-    }
-
     /// A ledger as a block: proven, and the one that is due. Core may begin before the first that is
     /// wanted, but never after it, and from there on leaves none out.
     fn proven(&self, frame: Bytes, before: Option<(u32, Hash32)>) -> Result<ProvenBlock, End> {
         let due = before.map_or(self.job.task.from(), |(before, _)| before.saturating_add(1));
         let wrong = |what: String| End::Wrong { ledger: due, what };
-        let proven = match prove_ledger(frame, &self.job.network) {
-            Ok(proven) => proven,
-            Err(Wrong::Network(what)) => return Err(End::Network(what)),
-            Err(Wrong::Content { what, .. }) => return Err(wrong(what)),
-        };
-        let clock = proven.block.clock;
-        let number = clock.number;
-        let is_due = match before {
-            None => number <= u64::from(due),
-            Some((_, hash)) if number == u64::from(due) => {
-                if clock.parent_hash != hash {
-                    return Err(wrong("it does not name the ledger before it".to_owned()));
-                }
-                true
-            }
-            Some(_) => false,
-        };
-        if is_due {
-            Ok(proven)
-        } else {
-            Err(wrong(format!("ledger {number} came in its place")))
+        let proven = prove_ledger(frame, &self.job.network);
+        let proven = proven.map_err(|fault| match fault {
+            Wrong::Network(what) => End::Network(what),
+            Wrong::Content { what, .. } => wrong(what),
+        })?;
+        let ledger = proven.block.clock;
+        let number = ledger.number;
+        let is_due = number == u64::from(due) || before.is_none() && number < u64::from(due);
+        if !is_due {
+            return Err(wrong(format!("ledger {number} came in its place")));
         }
+        if before.is_some_and(|(_, hash)| ledger.parent_hash != hash) {
+            return Err(wrong("it does not name the ledger before it".to_owned()));
+        }
+        Ok(proven)
     }
 
     fn ended_early(&self) -> End {
@@ -280,7 +266,7 @@ impl Worker {
                 return self.failed(&format!("it ended with {ended}"));
             }
             if self.buffer.pause(TICK) {
-                return End::Failed("it was stopped".to_owned());
+                return End::stopped();
             }
         }
         self.failed("it closed the pipe")

@@ -92,9 +92,7 @@ impl Http {
         let mut answer = match self.send(Method::GET, key, false).await? {
             Answer::There(answer) => answer,
             Answer::Absent => return Ok(None),
-            Answer::NoMethod => {
-                return Err(Failure::Unavailable("it takes no GET".to_owned()));
-            }
+            Answer::NoMethod => return Err(Failure::Unavailable("it takes no GET".to_owned())),
         };
         let stated = answer.content_length();
         fits(stated.unwrap_or(0), most)?;

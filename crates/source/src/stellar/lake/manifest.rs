@@ -43,23 +43,20 @@ pub(crate) fn layout(
             ))
         });
     };
-    let stated: Manifest = serde_json::from_slice(manifest)
+    let manifest: Manifest = serde_json::from_slice(manifest)
         .map_err(|error| invalid(format!("{KEY} is not a manifest: {error}")))?;
-    if let Some(other) = stated
-        .network_passphrase
-        .filter(|stated| stated != network.passphrase())
-    {
-        let ours = network.passphrase();
+    let ours = network.passphrase();
+    if let Some(other) = manifest.network_passphrase.filter(|name| name != ours) {
         return Err(invalid(format!(
             "it is of the network {other:?}, and this chain is {ours:?}"
         )));
     }
-    if let Some(other) = stated.compression.filter(|stated| stated != COMPRESSION) {
+    if let Some(other) = manifest.compression.filter(|name| name != COMPRESSION) {
         return Err(invalid(format!(
             "its objects are packed as {other}: only {COMPRESSION} can be read"
         )));
     }
-    let stated = Layout::new(stated.ledgers_per_batch, stated.batches_per_partition)
+    let stated = Layout::new(manifest.ledgers_per_batch, manifest.batches_per_partition)
         .map_err(|error| invalid(format!("{KEY}: {error}")))?;
     match set {
         Some(set) if set != stated => Err(invalid(format!(

@@ -9,23 +9,14 @@ use super::keys::Layout;
 /// than one hundredth of that.
 pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 20;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// It may come another time.
+    #[error("{0}")]
     Unavailable(String),
     /// It is longer than the limit.
+    #[error("it has {bytes} bytes, more than {most}")]
     TooLong { bytes: u64, most: u64 },
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unavailable(reason) => f.write_str(reason),
-            Self::TooLong { bytes, most } => {
-                write!(f, "it has {bytes} bytes, more than {most}")
-            }
-        }
-    }
 }
 
 /// The newest object by a listing.

@@ -61,15 +61,12 @@ pub(crate) struct Opened {
 /// Opens an object that holds these ledgers.
 pub(crate) fn open(packed: &[u8], batch: Batch, network: &Network) -> Result<Opened, Wrong> {
     let first = *batch.ledgers().start();
-    let wrong = |what: String| Wrong::Content {
-        ledger: first,
-        what,
-    };
-    let unpacked = unpack(packed, UNPACKED_BYTES_MAX).map_err(wrong)?;
+    let wrong = |ledger: u32, what: String| Wrong::Content { ledger, what };
+    let unpacked = unpack(packed, UNPACKED_BYTES_MAX).map_err(|what| wrong(first, what))?;
     let bytes = unpacked.len() as u64;
-    let (start, end, ledgers) =
-        walk_batch(&Bytes::from(unpacked)).map_err(|fault| wrong(fault.to_string()))?;
-    check_bounds(start, end, ledgers.len(), batch).map_err(wrong)?;
+    let walked = walk_batch(&Bytes::from(unpacked));
+    let (start, end, ledgers) = walked.map_err(|fault| wrong(first, fault.to_string()))?;
+    check_bounds(start, end, ledgers.len(), batch).map_err(|what| wrong(first, what))?;
     let mut blocks: Vec<Block> = Vec::with_capacity(ledgers.len());
     let (mut proof, mut rewritten) = (Proof::ROOTS, 0);
     for (sequence, raw) in batch.ledgers().zip(ledgers) {
@@ -80,18 +77,12 @@ pub(crate) fn open(packed: &[u8], batch: Batch, network: &Network) -> Result<Ope
         let found = block.clock.number;
         if found != u64::from(sequence) {
             let what = format!("ledger {found} is in its place");
-            return Err(Wrong::Content {
-                ledger: sequence,
-                what,
-            });
+            return Err(wrong(sequence, what));
         }
         let before = blocks.last().map(|block| block.clock.hash);
         if before.is_some_and(|before| before != block.clock.parent_hash) {
             let what = "it does not name the ledger before it".to_owned();
-            return Err(Wrong::Content {
-                ledger: sequence,
-                what,
-            });
+            return Err(wrong(sequence, what));
         }
         blocks.push(block);
     }
@@ -113,15 +104,14 @@ pub(crate) fn prove_ledger(raw: Bytes, network: &Network) -> Result<ProvenBlock,
             rewritten: proven.rewritten_calls(),
         })
     });
-    match proven {
-        Ok(proven) => Ok(proven),
+    proven.map_err(|fault| match fault {
         // Header and sets fit by now: nothing but the passphrase is left to be wrong.
-        Err(fault @ Fault::Unpaired { .. }) => Err(Wrong::Network(fault.to_string())),
-        Err(fault) => Err(Wrong::Content {
+        Fault::Unpaired { .. } => Wrong::Network(fault.to_string()),
+        fault => Wrong::Content {
             ledger: 0,
             what: fault.to_string(),
-        }),
-    }
+        },
+    })
 }
 
 /// Which ledgers it says it holds, and how many there are.

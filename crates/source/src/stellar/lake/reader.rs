@@ -55,7 +55,7 @@ pub(crate) struct Reader {
     /// What recent ledgers took.
     ledger_bytes: AtomicU64,
     /// The newest ledger of the archive.
-    archived: AtomicU64,
+    pub(crate) archived: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,10 +77,10 @@ impl Reader {
     pub(crate) async fn open(settings: LakeSettings) -> Result<Self> {
         let store = store(&settings.place)?;
         let health = Health::new(NAME, settings.network.chain_id());
-        let found = store.get(manifest::KEY, manifest::BYTES_MAX).await;
-        let manifest = found.map_err(|failure| {
-            health.unavailable(format!("object {}: {failure}", manifest::KEY))
-        })?;
+        let key = manifest::KEY;
+        let found = store.get(key, manifest::BYTES_MAX).await;
+        let manifest =
+            found.map_err(|failure| health.unavailable(format!("object {key}: {failure}")))?;
         let layout = manifest::layout(manifest.as_deref(), settings.layout, &settings.network)?;
         let cached = settings.hold_bytes / 4;
         Ok(Self {
@@ -117,7 +117,7 @@ impl Reader {
     }
 
     /// The newest ledger before an object that is wrong: it holds up nothing that comes before it. Where all
-    /// of that is archived, the first object that is wrong is all there is to tell of.
+    /// of that is archived, the first object that is wrong is all there is to report.
     async fn head_before(&self, wrong: Batch, error: Error) -> Result<BlockRef> {
         let (mut batch, mut error) = (wrong, error);
         for _ in 0..BACK_MAX {
@@ -134,21 +134,18 @@ impl Reader {
         Err(error)
     }
 
-    /// Notes the newest ledger of the archive.
-    pub(crate) fn note_archived(&self, number: u64) {
-        self.archived.store(number, Ordering::Relaxed);
-    }
-
     /// The last ledger of an object.
     async fn last_of(&self, batch: Batch) -> Result<BlockRef> {
-        let opened = match self.opened(batch).await {
-            Ok(opened) => opened,
-            Err(Unopened::Failed(error)) => return Err(error),
-            Err(Unopened::Absent) => {
-                let key = self.key(batch);
-                return Err(self.health.unavailable(format!("object {key} is gone")));
-            }
-        };
+        let opened = self
+            .opened(batch)
+            .await
+            .map_err(|unopened| match unopened {
+                Unopened::Failed(error) => error,
+                Unopened::Absent => {
+                    let key = self.key(batch);
+                    self.health.unavailable(format!("object {key} is gone"))
+                }
+            })?;
         let last = opened.blocks.last().map(|block| block.clock.block_ref());
         last.ok_or_else(|| self.health.missing(u64::from(batch.end)))
     }
@@ -164,12 +161,10 @@ impl Reader {
             Newest::Nothing => None,
             Newest::Unlisted => Some(self.search().await?),
         };
-        let empty = || {
-            let layout = self.layout;
-            self.health
-                .unavailable(format!("there is no object in it ({layout})"))
-        };
-        let newest = newest.ok_or_else(empty)?;
+        let newest = newest.ok_or_else(|| {
+            let reason = format!("there is no object in it ({})", self.layout);
+            self.health.unavailable(reason)
+        })?;
         *self.newest.lock() = Some(newest);
         Ok(newest)
     }
@@ -256,6 +251,11 @@ impl Reader {
         opened.await
     }
 
+    /// The object of a ledger with everything in it proven.
+    pub(crate) async fn opened_of(&self, ledger: u32) -> Result<Arc<Opened>, Unopened> {
+        self.opened(self.layout.batch_of(ledger)).await
+    }
+
     async fn load(&self, batch: Batch) -> Result<Arc<Opened>, Unopened> {
         let began = Instant::now();
         let loaded = match self.get(batch).await {
@@ -273,10 +273,7 @@ impl Reader {
             let found = found.map_err(|failure| self.failed(batch, &key, &failure))?;
             if let Some(packed) = found {
                 self.note_spelling(&key);
-                self.health
-                    .meters
-                    .received_bytes
-                    .increment(packed.len() as u64);
+                self.health.received(packed.len());
                 return Ok(Some((key, packed)));
             }
         }

@@ -94,45 +94,43 @@ fn present<T>(found: Result<T, StoreError>) -> Result<Option<T>, Failure> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(Failure::Unavailable(describe(&error))),
+        Err(error) => Err(Failure::Unavailable(reason_of(&error))),
     }
 }
 
 /// What went wrong, without the request: its URL may be signed.
-fn describe(error: &StoreError) -> String {
+fn reason_of(error: &StoreError) -> String {
     match error {
         StoreError::PermissionDenied { .. } => "permission denied".to_owned(),
         StoreError::Unauthenticated { .. } => {
             "not authenticated: are the keys right, or is it anonymous?".to_owned()
         }
         _ => {
-            let describe = without_urls(&error.to_string());
-            // A request that failed tells why only at the end of its causes.
+            let reason = without_urls(&error.to_string());
+            // The reason of a request that failed is only at the end of its causes.
             let mut last: &dyn std::error::Error = error;
             while let Some(cause) = last.source() {
                 last = cause;
             }
             let last = without_urls(&last.to_string());
-            let describe = if describe.contains(&last) {
-                describe
+            let reason = if reason.contains(&last) {
+                reason
             } else {
-                format!("{describe}: {last}")
+                format!("{reason}: {last}")
             };
-            describe.chars().take(SHOWN_CHARS_MAX).collect()
+            reason.chars().take(SHOWN_CHARS_MAX).collect()
         }
     }
 }
 
 /// A text on one line, with no word of it that is a URL.
 fn without_urls(text: &str) -> String {
-    let hide = |word| {
-        if str::contains(word, "://") {
-            "[url]"
-        } else {
-            word
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    for word in &mut words {
+        if word.contains("://") {
+            *word = "[url]";
         }
-    };
-    let words: Vec<&str> = text.split_whitespace().map(hide).collect();
+    }
     words.join(" ")
 }
 
@@ -170,18 +168,18 @@ mod tests {
         let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let lake = S3::new("s3://bucket/lake", &options).unwrap();
         let failure = lake.get(".config.json", 1_000).await.unwrap_err();
-        let describe = failure.to_string();
+        let reason = failure.to_string();
         server.join().unwrap();
         for part in ["performing GET [url]", "400 Bad Request", "InvalidRegion"] {
-            assert!(describe.contains(part), "{describe}");
+            assert!(reason.contains(part), "{reason}");
         }
         for part in ["SECRET", "KEY-ID", "127.0.0.1", "docs.example"] {
-            assert!(!describe.contains(part), "{describe}");
+            assert!(!reason.contains(part), "{reason}");
         }
     }
 
     #[test]
-    fn a_text_is_told_without_its_urls() {
+    fn a_text_has_no_urls() {
         let generic = |text: &str| StoreError::Generic {
             store: "S3",
             source: text.into(),
@@ -199,9 +197,9 @@ mod tests {
             ),
             ("no\n  answer", "Generic S3 error: no answer"),
         ] {
-            assert_eq!(describe(&generic(text)), expected);
+            assert_eq!(reason_of(&generic(text)), expected);
         }
-        let long = describe(&generic(&"ä".repeat(10_000)));
+        let long = reason_of(&generic(&"ä".repeat(10_000)));
         assert_eq!(long.chars().count(), SHOWN_CHARS_MAX);
     }
 
@@ -224,9 +222,9 @@ mod tests {
         let lake = bucket(many.clone().map(key)).await;
         let newest = many.end - 1;
         assert_eq!(lake.newest(layout).await, Ok(Newest::Key(key(newest))));
-        let describe = lake.newest(other).await.unwrap_err().to_string();
+        let reason = lake.newest(other).await.unwrap_err().to_string();
         for part in [key(newest), other.to_string(), OTHERS_MAX.to_string()] {
-            assert!(describe.contains(&part), "{describe}");
+            assert!(reason.contains(&part), "{reason}");
         }
         // What else lies there does not hide the lake.
         let beside = (0..OTHERS_MAX - 2).map(|at| format!(".{at}"));

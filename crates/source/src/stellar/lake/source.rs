@@ -1,9 +1,10 @@
 //! A Stellar network in a data lake.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
+use chronolith_model::{Block, BlockMeta, BlockRange, BlockRef, Hash32};
 use chronolith_stellar::Network;
 use futures::stream::{self, StreamExt as _};
 use parking_lot::Mutex;
@@ -61,8 +62,8 @@ pub struct LakeSettings {
 }
 
 /// Reads a Stellar network from its data lake. Every ledger is proven by itself: header, transaction set,
-/// result set, which envelope has which result, and the events of contract calls. What else a transaction left
-/// behind (ledger changes, events of classic operations and fees) is in no hash of the chain: that is the
+/// result set, which envelope has which result, and the events of contract calls. What else a transaction
+/// caused (ledger changes, events of classic operations and fees) is in no hash of the chain: that is the
 /// lake's word, under the checksum that objects carry.
 #[derive(Debug)]
 pub struct LakeSource {
@@ -157,9 +158,8 @@ impl LakeSource {
         opened: &Opened,
         range: BlockRange,
     ) -> Result<()> {
-        let wanted = opened.blocks.iter();
-        let wanted = wanted.filter(|block| range.contains(block.clock.number));
-        for block in wanted {
+        let is_wanted = |block: &&Block| range.contains(block.clock.number);
+        for block in opened.blocks.iter().filter(is_wanted) {
             let before = fetched.last().map(|one: &Fetched| one.block.clock.hash);
             if before.is_some_and(|before| before != block.clock.parent_hash) {
                 self.objects.forget(block.clock.number);
@@ -178,11 +178,7 @@ impl LakeSource {
 
     /// The hash of ledger 1, where ledger 2 is there to name it.
     async fn genesis(&self) -> Result<Option<Hash32>> {
-        match self
-            .objects
-            .opened(self.objects.layout.batch_of(FIRST_LEDGER))
-            .await
-        {
+        match self.objects.opened_of(FIRST_LEDGER).await {
             Ok(opened) => {
                 let first = opened.blocks.first();
                 Ok(first.map(|block| block.clock.parent_hash))
@@ -216,18 +212,14 @@ impl Source for LakeSource {
     }
 
     fn note_archived(&self, number: u64) {
-        self.objects.note_archived(number);
+        self.objects.archived.store(number, Ordering::Relaxed);
     }
 
     async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         let Some((ledger, _)) = ledgers_of(BlockRange::one(number)) else {
             return Ok(None);
         };
-        match self
-            .objects
-            .opened(self.objects.layout.batch_of(ledger))
-            .await
-        {
+        match self.objects.opened_of(ledger).await {
             Ok(opened) => {
                 let mut clocks = opened.blocks.iter().map(|block| block.clock);
                 Ok(clocks.find(|clock| clock.number == number))
@@ -267,17 +259,13 @@ impl Source for LakeSource {
         self.objects.forget(block.number);
         let ledger = u32::try_from(block.number).unwrap_or(u32::MAX);
         let key = self.objects.key(self.objects.layout.batch_of(ledger));
-        self.objects
-            .health
-            .report_bad(&format!("object {key}: ledger {ledger}: {what}"));
+        let what = format!("object {key}: ledger {ledger}: {what}");
+        self.objects.health.report_bad(&what);
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {
-        vec![
-            self.objects
-                .health
-                .report(self.objects.health.has_failed_last()),
-        ]
+        let health = &self.objects.health;
+        vec![health.report(health.has_failed_last())]
     }
 
     /// As many ledgers as may be held, of whole objects.
