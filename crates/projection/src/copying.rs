@@ -25,7 +25,7 @@ pub(crate) struct Staged {
 }
 
 /// Copies rows into their stages. Nothing is locked yet: a process that hangs in the middle of a COPY is
-/// not ended by any timeout of the server, so nobody may have to wait for it.
+/// not ended by any timeout of the server, so no other process may have to wait for it.
 pub(crate) async fn stage(tx: &Transaction<'_>, kinds: Kinds, rows: Rows) -> Result<Staged> {
     let mut tables = Vec::new();
     for one in rows.tables {
@@ -64,7 +64,7 @@ pub(crate) async fn insert(tx: &Transaction<'_>, staged: &Staged) -> Result<()> 
 }
 
 /// Takes staged rows of a range of a chain's blocks into their tables, faster where the range has none
-/// yet: to ask for each row whether it is there takes a third of the time. Returns how many events were not
+/// yet: a check of each row whether it is there takes a third of the time. Returns how many events were not
 /// there before.
 pub(crate) async fn insert_range(
     tx: &Transaction<'_>,
@@ -74,33 +74,29 @@ pub(crate) async fn insert_range(
     let mut events = 0;
     for table in &staged.tables {
         // Its index by block shows at no cost that a range has no rows.
-        let has_events = table.role == TableRole::Events;
-        let is_new = has_events
-            && {
-                let there = format!(
-                    "SELECT NOT EXISTS (SELECT FROM {} WHERE chain_id = $1 AND block_number BETWEEN $2 AND $3)",
-                    table.name
-                );
-                let there = tx.query_one(&there, &[&chain, &first, &last]).await;
-                there.tried("look for rows")?.get(0)
-            };
-        let new = match is_new {
+        if table.role != TableRole::Events {
+            insert_missing(tx, table, staged.kinds).await?;
+            continue;
+        }
+        let is_new = format!(
+            "SELECT NOT EXISTS (SELECT FROM {} WHERE chain_id = $1 AND block_number BETWEEN $2 AND $3)",
+            table.name
+        );
+        let is_new = tx.query_one(&is_new, &[&chain, &first, &last]).await;
+        let new = match is_new.tried("look for rows")?.get(0) {
             true => insert_new(tx, table).await?,
             false => None,
         };
-        let inserted = match new {
+        events += match new {
             Some(inserted) => inserted,
             None => insert_missing(tx, table, staged.kinds).await?,
         };
-        if has_events {
-            events += inserted;
-        }
     }
     Ok(events)
 }
 
 /// Inserts rows that are not there, and returns how many. None, and nothing is done, where one came
-/// meanwhile: somebody works on a range that has blocks in common with this one.
+/// meanwhile: another process works on a range that has blocks in common with this one.
 async fn insert_new(tx: &Transaction<'_>, table: &Table) -> Result<Option<u64>> {
     let (name, columns) = (table.name, table.column_list());
     let insert = format!("INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name}");
@@ -125,13 +121,10 @@ async fn insert_missing(tx: &Transaction<'_>, table: &Table, kinds: Kinds) -> Re
     let insert = format!(
         "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
     );
-    match name == QUARANTINE.name {
-        true => insert_refused(tx, &insert, kinds).await,
-        false => {
-            let done = tx.execute(&insert, &[]).await;
-            done.tried("insert rows")
-        }
+    if name == QUARANTINE.name {
+        return insert_refused(tx, &insert, kinds).await;
     }
+    tx.execute(&insert, &[]).await.tried("insert rows")
 }
 
 /// What could not be projected is counted when it is written down, and so once however often it is met.
@@ -142,10 +135,9 @@ async fn insert_refused(tx: &Transaction<'_>, insert: &str, kinds: Kinds) -> Res
     );
     let rows = tx.query(&insert, &[]).await.tried("insert rows")?;
     for row in &rows {
-        let (chain, projection, reason): (i64, String, String) =
-            (row.get(0), row.get(1), row.get(2));
-        let (block, tx_hash, log_index): (i64, String, i32) = (row.get(3), row.get(4), row.get(5));
-        let detail: String = row.get(6);
+        let [chain, block] = [0, 3].map(|at| row.get::<_, i64>(at));
+        let [projection, reason, tx_hash, detail] = [1, 2, 4, 6].map(|at| row.get::<_, String>(at));
+        let log_index: i32 = row.get(5);
         tracing::warn!(
             chain, projection, block, tx_hash = %format_args!("0x{tx_hash}"), log_index, reason, detail,
             "a log is not projected"

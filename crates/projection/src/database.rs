@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Client, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
+    Client, Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::SqlState;
@@ -21,7 +21,7 @@ pub const READER_ROLE: &str = "sync_reader";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What every connection of a writer is told. A commit is durable when it returns. A transaction that
+/// The session settings of a writer. A commit is durable when it returns. A transaction that
 /// is left open is ended by the server, so that a process which hangs cannot hold a lock for ever. A
 /// whole stage fits into memory.
 const WRITER_SESSION: &str = "\
@@ -36,7 +36,7 @@ const WRITER_SESSION: &str = "\
         WHERE current_setting('synchronous_commit') = 'off'; \
     SET ROLE indexer_writer";
 
-/// What every connection of a reader is told.
+/// The session settings of a reader.
 const READER_SESSION: &str = "\
     SET SESSION TIME ZONE 'UTC'; \
     SET search_path = public; \
@@ -68,9 +68,8 @@ impl Database {
     /// The URL is invalid.
     pub fn writer(url: &str, connections: usize, kinds: Kinds) -> Result<Self> {
         let mut target = parse(url)?;
-        target
-            .config
-            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        let attributes = TargetSessionAttrs::ReadWrite;
+        target.config.target_session_attrs(attributes);
         let pool = open(target, connections, WRITER_SESSION)?;
         Ok(Self { pool, kinds })
     }
@@ -96,23 +95,19 @@ impl Database {
     pub async fn client(&self) -> Result<Client> {
         let client = self.pool.get().await;
         client.map_err(|error| match &error {
-            // The greeting names roles: where they are missing, nobody has set the server up yet.
-            deadpool_postgres::PoolError::PostCreateHook(HookError::Backend(error))
-                if lacks_role(error) =>
-            {
-                Error::Schema {
+            PoolError::PostCreateHook(HookError::Backend(error)) => match lacks_role(error) {
+                // The greeting names roles: where they are missing, the server is not set up yet.
+                true => Error::Schema {
                     found: 0,
                     wanted: crate::setup::latest_version(),
-                }
-            }
-            deadpool_postgres::PoolError::PostCreateHook(HookError::Backend(error)) => {
-                Error::of("greet the database", error)
-            }
+                },
+                false => Error::of("greet the database", error),
+            },
             _ => Error::of_pool("connect to the database", &error),
         })
     }
 
-    /// Lets go of connections that nobody uses. What they keep, such as tables that rows are staged in, is of
+    /// Closes connections that are not in use. What they keep, such as tables that rows are staged in, is of
     /// the tables that were there when it was made, and those may have been rebuilt.
     pub(crate) fn reconnect(&self) {
         self.pool.retain(|_, _| false);
@@ -121,7 +116,7 @@ impl Database {
     /// Whether the tables are those that this program knows.
     ///
     /// # Errors
-    /// They are not, or nobody answers.
+    /// They are not, or the database does not answer.
     pub async fn check_version(&self) -> Result<()> {
         let client = self.client().await?;
         let wanted = crate::setup::latest_version();
@@ -172,7 +167,7 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }
-    // A server that went away without a word is noticed within half a minute.
+    // A server that died is noticed within half a minute.
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(WAIT_TIMEOUT);
     }
@@ -185,10 +180,8 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
 /// Whether a greeting failed for want of a role. Its words may be in any language, names are not.
 fn lacks_role(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|refused| {
-        let named = [WRITER_ROLE, READER_ROLE];
+        let roles = [WRITER_ROLE, READER_ROLE];
         *refused.code() == SqlState::INVALID_PARAMETER_VALUE
-            && named
-                .into_iter()
-                .any(|role| refused.message().contains(role))
+            && roles.iter().any(|role| refused.message().contains(role))
     })
 }

@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The database cannot be reached, or gave up: asked again later it may answer.
+    /// The database cannot be reached, or gave up: a later retry may succeed.
     #[error("the database is unavailable: {context}: {reason}")]
     Unavailable { context: String, reason: String },
     /// The database refuses a statement, and will refuse it again.
@@ -34,7 +34,7 @@ pub enum Error {
         /// The version that is wanted.
         wanted: i32,
     },
-    /// Somebody else holds what was ours.
+    /// Another process holds what was ours.
     #[error("{what} was taken over (our epoch {epoch})")]
     Fenced {
         /// A lease or a job.
@@ -74,7 +74,7 @@ impl Error {
         }
     }
 
-    /// What a failed statement means. The text of the server is told, never the values.
+    /// What a failed statement means. The text of the server is reported, never the values.
     pub(crate) fn of(context: &str, error: &tokio_postgres::Error) -> Self {
         let context = context.to_owned();
         match error.as_db_error() {
@@ -91,8 +91,7 @@ impl Error {
             None => {
                 let mut reason = reasons(error);
                 if let Some(advice) = crate::tls::advice(error) {
-                    reason.push_str(": ");
-                    reason.push_str(advice);
+                    reason = format!("{reason}: {advice}");
                 }
                 Self::Unavailable { context, reason }
             }
@@ -105,8 +104,7 @@ fn reasons(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut below = error.source();
     while let Some(one) = below {
-        text.push_str(": ");
-        text.push_str(&one.to_string());
+        text = format!("{text}: {one}");
         below = one.source();
     }
     text

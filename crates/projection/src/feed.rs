@@ -105,24 +105,19 @@ impl LogSelection {
                 (page, _) => page?,
             };
             logs.append(&mut page.logs);
-            let Some(next) = page.next.filter(|_| page.has_more) else {
-                return Ok(Page {
-                    logs,
-                    next: range.end,
-                });
+            let Some(cursor) = page.next.filter(|_| page.has_more) else {
+                let next = range.end;
+                return Ok(Page { logs, next });
             };
-            // The last block may continue behind the page: it is left to the next one, unless it is
+            // The last block may continue after the page: it is left to the next one, unless it is
             // all there is.
             let last = logs.last().map(|one| one.block.number);
-            let whole = logs
-                .iter()
-                .rposition(|one| Some(one.block.number) != last)
-                .map(|at| at + 1);
-            if let (Some(whole), Some(last)) = (whole, last) {
-                logs.truncate(whole);
-                return Ok(Page { logs, next: last });
+            let whole = logs.iter().rposition(|one| Some(one.block.number) != last);
+            if let (Some(at), Some(next)) = (whole, last) {
+                logs.truncate(at + 1);
+                return Ok(Page { logs, next });
             }
-            filter.cursor = Some(next);
+            filter.cursor = Some(cursor);
         }
     }
 
@@ -150,12 +145,9 @@ impl LogSelection {
         let wanted = block.logs.iter().filter(|log| filter.matches(log));
         let found = wanted.map(|log| {
             // To leave it out would be to lose it.
-            let nameless = || {
-                Error::Conflict(format!(
-                    "block {} has a log of no transaction",
-                    block.clock.number
-                ))
-            };
+            let number = block.clock.number;
+            let nameless =
+                || Error::Conflict(format!("block {number} has a log of no transaction"));
             Ok(BlockLog {
                 block: block.clock,
                 tx_hash: block.tx_hash(log.tx_index()).ok_or_else(nameless)?,

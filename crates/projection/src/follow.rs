@@ -20,7 +20,7 @@ use crate::settle::{Done, Known, Settled};
 /// How often leases are renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(4);
 
-/// What whoever follows a chain remembers from one round to the next.
+/// What a follower of a chain remembers from one round to the next.
 #[derive(Debug, Default)]
 pub struct Following {
     held: Option<Held>,
@@ -85,7 +85,7 @@ impl Projector {
     /// Brings the tables to where the chain is now.
     ///
     /// # Errors
-    /// The database does not answer, or somebody took over. What was committed before stays.
+    /// The database does not answer, or another process took over. What was committed before stays.
     pub async fn follow(&self, following: &mut Following) -> Result<Round> {
         let done = self.follow_once(following).await;
         if let Err(error) = &done {
@@ -100,7 +100,7 @@ impl Projector {
             match error.kind() {
                 // It may answer again before the leases run out.
                 ErrorKind::Unavailable => following.held = held,
-                // Somebody else may do better. What is still ours is given back.
+                // Another process may succeed. The leases that are still ours are released.
                 _ => {
                     let released = self.release_all().await;
                     released.unwrap_or_else(|error| tracing::debug!(%error, "not released"));
@@ -156,9 +156,8 @@ impl Projector {
             true => view,
             false => self.feed.view().await?,
         };
-        following
-            .done
-            .resize_with(self.projections.len(), Done::new);
+        let projections = self.projections.len();
+        following.done.resize_with(projections, Done::new);
         let mut round = Round::default();
         if is_unsettled(following, &view) {
             let known = Known {
@@ -186,9 +185,8 @@ impl Projector {
         let blocks = view.tail.blocks_in(BlockRange::new(start, u64::MAX));
         for block in blocks {
             self.hold(following).await?;
-            round.rows += self
-                .project(&writer, following, &view, (block, &mut running))
-                .await?;
+            let due = (block, &mut running);
+            round.rows += self.project(&writer, following, &view, due).await?;
         }
         self.note_seen(&writer, following, &view).await?;
         Ok(round)
@@ -208,8 +206,8 @@ impl Projector {
         Ok((head < safe).then_some(safe))
     }
 
-    /// Whoever waits for the leases must be on the same chain as the holder: otherwise it could never
-    /// take over, and nobody would know before.
+    /// A process that waits for the leases must be on the same chain as the holder: otherwise it could
+    /// never take over, and nothing would show that before.
     async fn check_standby(&self, view: &ChainView) -> Result<()> {
         match self.check_chain(view).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
@@ -217,7 +215,7 @@ impl Projector {
         }
     }
 
-    /// Takes the leases, or shows that whoever holds them lives. None where another process does.
+    /// Takes the leases, or renews them. None where another process holds them.
     async fn hold(&self, following: &mut Following) -> Result<Option<(Lease, Lease)>> {
         if let Some(held) = &mut following.held {
             if held.renewed.elapsed() >= RENEW_EVERY {
@@ -287,10 +285,8 @@ impl Projector {
                     running.retain(|one| *one != at);
                     continue;
                 }
-                counts.insert(
-                    projection.name().to_owned(),
-                    projection.events(&projected.rows),
-                );
+                let events = projection.events(&projected.rows);
+                counts.insert(projection.name().to_owned(), events);
                 all.extend(projected.rows);
             }
             due.push(at);
@@ -307,7 +303,8 @@ impl Projector {
             meters::events(self.chain, "pending", &counts);
             if let Some(clock) = self.clock {
                 meters::arrived(self.chain, &counts, clock());
-                meters::delay(self.chain, &counts, clock() - clock_of(block));
+                let age = clock() - block.clock.timestamp as f64;
+                meters::delay(self.chain, &counts, age);
             }
             following.pending.insert(clock.number, clock.hash);
         }
@@ -321,7 +318,7 @@ impl Projector {
         Ok(written)
     }
 
-    /// Writes rows as pending; none where the block is final by another's word, since a job projects
+    /// Writes rows as pending; none where the block is final in the database by now, since a job projects
     /// it from the archive then.
     async fn write_pending(
         &self,
@@ -382,17 +379,14 @@ impl Projector {
             AND EXISTS (SELECT FROM leases WHERE chain_id = $1 AND kind = 'writer' AND epoch = $3 \
                 AND holder IS NOT NULL FOR SHARE)";
         let client = self.database.client().await?;
+        let newest = head.number as i64;
         let seen = client
-            .execute(SEEN, &[&self.chain, &(head.number as i64), &writer.epoch])
+            .execute(SEEN, &[&self.chain, &newest, &writer.epoch])
             .await;
         seen.tried("write down the newest block")?;
         following.seen = Some(head.number);
         Ok(())
     }
-}
-
-fn clock_of(block: &Block) -> f64 {
-    block.clock.timestamp as f64
 }
 
 /// Whether something can be confirmed or dropped.
@@ -404,9 +398,9 @@ fn is_unsettled(following: &Following, view: &ChainView) -> bool {
     if head.is_some_and(|head| head.number as i64 > safe) {
         return true;
     }
-    let other = |(number, hash): (&u64, &Hash32)| match view.tail.get(*number) {
-        Some(block) => block.clock.hash != *hash,
-        None => true,
+    let other = |(number, hash): (&u64, &Hash32)| {
+        let block = view.tail.get(*number);
+        block.is_none_or(|block| block.clock.hash != *hash)
     };
     following.pending.iter().any(other)
 }

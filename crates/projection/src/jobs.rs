@@ -1,7 +1,7 @@
 //! Range jobs: history in pieces that any number of workers can take.
 //!
 //! Taking a range is one statement: the cursor moves and the job appears together, so no range can be
-//! lost between the two. A job is somebody's for a while; every write of it checks a token that changes
+//! lost between the two. A worker holds a job for a while; every write of it checks a token that changes
 //! with its holder. What is done becomes part of a projected range and the job is gone.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
 use crate::leases::audit;
 
-/// After this many attempts somebody has to look.
+/// After this many attempts an operator has to act.
 pub const ATTEMPTS_MAX: i32 = 10;
 /// So many jobs may be requested at once.
 const JOBS_AT_ONCE_MAX: i64 = 100_000;
@@ -62,7 +62,7 @@ impl Job {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimer<'a> {
     pub(crate) worker: &'a str,
-    /// What its projection was told: whoever was told something else would leave rows out.
+    /// The settings of its projection: a worker with other settings would leave rows out.
     pub(crate) settings: &'a serde_json::Value,
     /// Blocks of a new job.
     pub(crate) blocks: i64,
@@ -98,7 +98,7 @@ pub(crate) async fn claim_again(
     Ok(again.tried("take a job again")?.map(|row| Job::of(&row)))
 }
 
-/// The first block that nobody was asked to project yet; none where the projection is paused.
+/// The first block that no job covers yet; none where the projection is paused.
 pub(crate) async fn next_block(
     database: &Database,
     (chain, projection): Of<'_>,
@@ -134,36 +134,30 @@ pub(crate) async fn claim_next(
             now() + $5 * interval '1 second' FROM old \
         RETURNING id, from_block, to_block, next_block, token";
     let client = database.client().await?;
-    let Claimer {
-        worker,
-        settings,
-        blocks,
-        ttl,
-    } = claimer;
-    let seconds = ttl.as_secs_f64();
+    let seconds = claimer.ttl.as_secs_f64();
     let parameters: [&(dyn ToSql + Sync); 8] = [
         &chain,
         &projection,
-        &worker,
-        &blocks,
+        &claimer.worker,
+        &claimer.blocks,
         &seconds,
         &next,
         &last,
-        settings,
+        claimer.settings,
     ];
     let claimed = client.query_opt(NEXT, &parameters).await;
-    Ok(claimed
-        .tried("take the next range")?
-        .map(|row| Job::of(&row)))
+    let row = claimed.tried("take the next range")?;
+    Ok(row.map(|row| Job::of(&row)))
 }
 
-/// Shows that whoever works on a job lives.
+/// Renews the hold of a worker on its job.
 pub(crate) async fn renew(database: &Database, job: &Job, ttl: Duration) -> Result<()> {
     const RENEW: &str = "UPDATE jobs SET locked_until = now() + $3 * interval '1 second' \
         WHERE id = $1 AND token = $2 AND status = 'processing'";
     let client = database.client().await?;
+    let seconds = ttl.as_secs_f64();
     let renewed = client
-        .execute(RENEW, &[&job.id, &job.token, &ttl.as_secs_f64()])
+        .execute(RENEW, &[&job.id, &job.token, &seconds])
         .await;
     match renewed.tried("renew a job")? {
         0 => Err(job.fenced()),
@@ -189,7 +183,7 @@ pub(crate) async fn advance(tx: &Transaction<'_>, of: Of<'_>, job: &Job, next: i
         WHERE id = $1 AND token = $2 AND status = 'processing'";
     const END: &str = "DELETE FROM jobs WHERE id = $1 AND token = $2 AND status = 'processing' \
         AND to_block = $3";
-    // More blocks were asked for meanwhile.
+    // More blocks were requested meanwhile.
     const MORE: &str = "UPDATE jobs SET next_block = $3, status = 'pending', attempts = 0, \
         locked_by = NULL, locked_until = NULL, updated_at = now() \
         WHERE id = $1 AND token = $2 AND status = 'processing'";
@@ -223,9 +217,8 @@ async fn merge(
         SELECT least($3::bigint, min(from_block)), greatest($4::bigint, max(to_block)) FROM gone";
     const PUT: &str = "INSERT INTO projected_ranges (chain_id, projection, from_block, to_block) \
         VALUES ($1, $2, $3, $4)";
-    tx.execute(ONE, &[&chain, &projection])
-        .await
-        .tried("merge ranges")?;
+    let one = tx.execute(ONE, &[&chain, &projection]).await;
+    one.tried("merge ranges")?;
     let merged = tx
         .query_one(MERGE, &[&chain, &projection, &from, &to])
         .await;
@@ -235,7 +228,7 @@ async fn merge(
     put.tried("merge ranges").map(|_| ())
 }
 
-/// Blocks from `first` to `last` need no job: whoever followed the tail is done with them.
+/// Blocks from `first` to `last` need no job: the follower of the tail is done with them.
 pub(crate) async fn skip(
     tx: &Transaction<'_>,
     of: Of<'_>,
@@ -305,10 +298,8 @@ pub(crate) async fn left(database: &Database, chain: i64) -> Result<Left> {
         (SELECT count(*) FROM projections WHERE chain_id = $1 AND paused_at IS NOT NULL) \
         FROM jobs WHERE chain_id = $1";
     let client = database.client().await?;
-    let row = client
-        .query_one(LEFT, &[&chain])
-        .await
-        .tried("count jobs")?;
+    let row = client.query_one(LEFT, &[&chain]).await;
+    let row = row.tried("count jobs")?;
     Ok(Left {
         open: row.get(0),
         dead: row.get(1),
@@ -316,7 +307,7 @@ pub(crate) async fn left(database: &Database, chain: i64) -> Result<Left> {
     })
 }
 
-/// Gives up jobs whose last worker went away without a word.
+/// Gives up jobs whose last worker died.
 pub(crate) async fn bury(database: &Database, chain: i64) -> Result<u64> {
     const BURY: &str = "UPDATE jobs SET status = 'dead', locked_by = NULL, updated_at = now(), \
         error = coalesce(error, 'its worker went away') \
@@ -395,9 +386,8 @@ pub async fn list(database: &Database, chain: Option<u64>) -> Result<Vec<JobRepo
 /// The database does not answer.
 pub async fn find(database: &Database, id: i64) -> Result<Option<JobReport>> {
     let client = database.client().await?;
-    let row = client
-        .query_opt(&format!("{REPORT} WHERE id = $1"), &[&id])
-        .await;
+    let find = format!("{REPORT} WHERE id = $1");
+    let row = client.query_opt(&find, &[&id]).await;
     Ok(row.tried("find a job")?.as_ref().map(report))
 }
 
@@ -477,10 +467,10 @@ pub async fn enqueue(
     Ok(made)
 }
 
-/// The same because somebody asked for it. Audited.
+/// The same by order of an operator. Audited.
 ///
 /// # Errors
-/// As there, or the range is more jobs than anybody should ask for at once.
+/// As there, or the range is more jobs than may be requested at once.
 pub async fn replay(
     database: &Database,
     of: (u64, &str),
@@ -523,12 +513,7 @@ async fn make(
             attempts = CASE j.status WHEN 'processing' THEN j.attempts ELSE 0 END, retry_at = now()";
     // What is final must not be taken back meanwhile.
     const SAFE: &str = "SELECT 1 FROM processing_state WHERE chain_id = $1 FOR SHARE";
-    let (chain, from, to, blocks) = (
-        number(chain),
-        number(from),
-        number(to),
-        number(blocks.max(1)),
-    );
+    let [chain, from, to, blocks] = [chain, from, to, blocks.max(1)].map(number);
     tx.execute(SAFE, &[&chain]).await.tried("make jobs")?;
     let most = JOBS_AT_ONCE_MAX + 1;
     let parameters: [&(dyn ToSql + Sync); 6] = [&chain, &projection, &from, &to, &blocks, &most];

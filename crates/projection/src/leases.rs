@@ -1,7 +1,7 @@
 //! Leases: rows that say who may write, by an epoch that every write checks in its own transaction.
 //!
 //! Time is the server's. It decides when a lease may be taken over, and nothing else: a process that
-//! was away for an hour and comes back writes nothing, because its epoch is gone.
+//! was suspended for an hour and continues writes nothing, because its epoch is gone.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,7 +64,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Takes a lease that nobody holds, or nobody renews. None where another process does.
+    /// Takes a lease that is free or expired. None where another process holds it.
     pub(crate) async fn take(
         database: &Database,
         chain: i64,
@@ -90,27 +90,25 @@ impl Lease {
         Ok(epoch.map(|epoch| Self { chain, kind, epoch }))
     }
 
-    /// Shows that the holder lives.
+    /// Renews the lease.
     pub(crate) async fn renew(&self, database: &Database) -> Result<()> {
         const RENEW: &str = "\
             UPDATE leases SET expires_at = now() + $4 * interval '1 second' \
             WHERE chain_id = $1 AND kind = $2 AND epoch = $3 AND holder IS NOT NULL";
         let client = database.client().await?;
         let seconds = LEASE_TTL.as_secs_f64();
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-            [&self.chain, &self.kind.name(), &self.epoch, &seconds];
-        match client
-            .execute(RENEW, &parameters)
-            .await
-            .tried("renew a lease")?
-        {
+        let name = self.kind.name();
+        let renewed = client
+            .execute(RENEW, &[&self.chain, &name, &self.epoch, &seconds])
+            .await;
+        match renewed.tried("renew a lease")? {
             0 => Err(self.fenced()),
             _ => Ok(()),
         }
     }
 
-    /// Makes sure, to the end of a transaction, that the lease is still ours: whoever wants to take it
-    /// over waits for that end.
+    /// Makes sure, to the end of a transaction, that the lease is still ours: a process that
+    /// takes it over waits for that end.
     pub(crate) async fn check(&self, tx: &Transaction<'_>) -> Result<()> {
         const CHECK: &str = "SELECT 1 FROM leases WHERE chain_id = $1 AND kind = $2 AND epoch = $3 \
             AND holder IS NOT NULL FOR SHARE";
@@ -123,7 +121,7 @@ impl Lease {
         }
     }
 
-    /// Gives it back, so that nobody has to wait.
+    /// Releases it, so that no other process has to wait.
     pub(crate) async fn release(&self, database: &Database) -> Result<()> {
         const RELEASE: &str = "UPDATE leases SET holder = NULL \
             WHERE chain_id = $1 AND kind = $2 AND epoch = $3";
@@ -194,8 +192,8 @@ pub(crate) async fn read(
     Ok(rows.iter().map(report).collect())
 }
 
-/// Takes a lease away from whoever holds it. It may come back and take it again; what it had under way
-/// is not written. Audited. False where nobody held it.
+/// Takes a lease away from its holder, which may take it again; what the holder had under way is not
+/// written. Audited. False where the lease was free.
 ///
 /// # Errors
 /// The database does not answer.
@@ -228,8 +226,8 @@ pub async fn release(
     Ok(true)
 }
 
-/// Takes every lease of a chain away, to the end of a transaction and behind it: whoever held one finds
-/// out with its next write.
+/// Takes every lease of a chain away, to the end of a transaction and after it: the next write of a
+/// former holder fails.
 pub async fn fence(tx: &Transaction<'_>, chain: i64) -> Result<()> {
     const FENCE: &str = "\
         WITH fenced AS ( \

@@ -1,4 +1,4 @@
-//! Decoded contract history in PostgreSQL, with honest finality.
+//! Decoded contract history in PostgreSQL, with the finality of each row.
 //!
 //! ```text
 //!  archive ─► jobs ──► rows of final blocks      confirmed as they come

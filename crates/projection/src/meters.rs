@@ -67,7 +67,7 @@ pub(crate) fn refused(chain: i64, projection: String, reason: String, own: Optio
     once_committed(refused, 1);
 }
 
-/// Somebody else holds the lease.
+/// Another process holds the lease.
 pub(crate) fn contention<'a>(chain: i64, projections: impl Iterator<Item = &'a str>) {
     for projection in projections {
         let (chain, projection) = (chain.to_string(), projection.to_owned());
@@ -90,7 +90,7 @@ pub(crate) fn decoding(chain: i64, projection: &str, logs: &[BlockLog<'_>]) -> S
     )
 }
 
-/// One operation of the database, and how it ended. It succeeds only behind its commit.
+/// One operation of the database, and how it ended. It succeeds only with its commit.
 pub(crate) async fn timed<'a, T>(
     chain: i64,
     projections: impl Iterator<Item = &'a str>,
@@ -105,15 +105,11 @@ pub(crate) async fn timed<'a, T>(
             (done, OPEN.with(RefCell::take))
         })
         .await;
-    if done.is_ok() {
-        found
-            .iter()
-            .for_each(|(counter, found)| counter.increment(*found));
+    for (counter, found) in found.iter().filter(|_| done.is_ok()) {
+        counter.increment(*found);
     }
-    let (seconds, outcome) = (
-        began.elapsed().as_secs_f64(),
-        if done.is_ok() { "success" } else { "error" },
-    );
+    let seconds = began.elapsed().as_secs_f64();
+    let outcome = if done.is_ok() { "success" } else { "error" };
     span.record("outcome", outcome);
     for projection in projections {
         let (chain, projection) = (chain.to_string(), projection.to_owned());

@@ -1,6 +1,6 @@
 //! Everything about projections at one moment, for a page that people look at.
 //!
-//! Every list has a limit and no statement may take long: anybody may look, as often as they like.
+//! Every list has a limit and no statement may take long: the page is public and may be loaded often.
 
 use std::collections::BTreeMap;
 
@@ -201,7 +201,7 @@ fn partition(kinds: Kinds, chain: i64, projection: &str) -> Option<String> {
 }
 
 /// About how many events each projection has. Nothing is counted: the server keeps statistics. It forgets
-/// them in a crash, and a partition with fewer than four events a page has more: then nobody knows.
+/// them in a crash, and a partition with fewer than four events a page has more: then the number is unknown.
 async fn events_about(
     tx: &Transaction<'_>,
     kinds: Kinds,

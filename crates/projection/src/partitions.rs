@@ -4,7 +4,7 @@
 //! others continue; `CREATE TABLE … PARTITION OF` would stop them all.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deadpool_postgres::Transaction;
 use serde::Serialize;
@@ -26,8 +26,11 @@ const PARTITION_LOCK: &str = "SELECT pg_advisory_xact_lock(7163384699739271989)"
 /// The partitions that are known to be there.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
-    known: Mutex<HashSet<(&'static str, u64, Month)>>,
+    known: Mutex<Known>,
 }
+
+/// Table, chain and month of each.
+type Known = HashSet<(&'static str, u64, Month)>;
 
 impl Partitions {
     /// Makes those that are missing.
@@ -41,7 +44,7 @@ impl Partitions {
         let wanted = partitioned(tables)
             .flat_map(|table| months.iter().map(move |month| (table, chain, *month)));
         let missing: Vec<_> = {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known();
             wanted.filter(|one| !known.contains(one)).collect()
         };
         if missing.is_empty() {
@@ -53,15 +56,17 @@ impl Partitions {
             make(&tx, table, *chain, *month).await?;
         }
         tx.commit().await.tried("make partitions")?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.extend(missing);
+        self.known().extend(missing);
         Ok(())
     }
 
     /// Forgets what is known: partitions may have been removed.
     pub(crate) fn forget(&self) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.clear();
+        self.known().clear();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,9 +98,8 @@ fn tables_of(database: &Database) -> impl Iterator<Item = &'static str> {
 /// The months that every chain has partitions for from the start.
 pub(crate) fn ahead(now: u64) -> BTreeSet<Month> {
     let month = Month::of(now);
-    (0..=MONTHS_AHEAD)
-        .map(|months| month.plus(months))
-        .collect()
+    let months = 0..=MONTHS_AHEAD;
+    months.map(|months| month.plus(months)).collect()
 }
 
 /// The partition of a chain, which has those of its months.
@@ -121,9 +125,8 @@ async fn make(tx: &Transaction<'_>, table: &str, chain: u64, month: Month) -> Re
     if exists(tx, &of_month).await? {
         return Ok(false);
     }
-    tx.execute(PARTITION_LOCK, &[])
-        .await
-        .tried("make a partition")?;
+    let locked = tx.execute(PARTITION_LOCK, &[]).await;
+    locked.tried("make a partition")?;
     if !exists(tx, &of_chain).await? {
         let statements = format!(
             "CREATE TABLE {of_chain} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS) \
@@ -147,9 +150,8 @@ async fn make(tx: &Transaction<'_>, table: &str, chain: u64, month: Month) -> Re
 }
 
 async fn exists(tx: &Transaction<'_>, table: &str) -> Result<bool> {
-    let row = tx
-        .query_one("SELECT to_regclass($1) IS NOT NULL", &[&table])
-        .await;
+    const EXISTS: &str = "SELECT to_regclass($1) IS NOT NULL";
+    let row = tx.query_one(EXISTS, &[&table]).await;
     Ok(row.tried("look for a partition")?.get(0))
 }
 
@@ -209,16 +211,18 @@ async fn prune_one(
         return Err(Error::Invalid(format!("`{name}` is no partition of ours")));
     }
     let (rows, alive) = look(tx, name).await?;
+    let pruned = |outcome, reason| Pruned {
+        partition: name.to_owned(),
+        rows,
+        outcome,
+        reason,
+    };
     if alive > 0 {
-        return Ok(Pruned {
-            partition: name.to_owned(),
-            rows,
-            outcome: "kept",
-            reason: Some(format!("{alive} rows are not dropped")),
-        });
+        let reason = format!("{alive} rows are not dropped");
+        return Ok(pruned("kept", Some(reason)));
     }
     if !dry_run {
-        // From above to below, as writers lock, and not for long: readers wait behind it. A block that
+        // From above to below, as writers lock, and not for long: readers wait for it. A block that
         // was dropped cannot come back meanwhile, and nothing is written between the look and the act.
         let lock = format!(
             "SET LOCAL lock_timeout = '2s'; SELECT 1 FROM processing_state FOR SHARE; \
@@ -232,16 +236,10 @@ async fn prune_one(
             });
         }
         let remove = format!("ALTER TABLE {parent} DETACH PARTITION {name}; DROP TABLE {name}");
-        tx.batch_execute(&remove)
-            .await
-            .tried("remove a partition")?;
+        let removed = tx.batch_execute(&remove).await;
+        removed.tried("remove a partition")?;
     }
-    Ok(Pruned {
-        partition: name.to_owned(),
-        rows,
-        outcome: "dropped",
-        reason: None,
-    })
+    Ok(pruned("dropped", None))
 }
 
 /// Removes every partition of a chain, of one table.
@@ -257,14 +255,12 @@ async fn look(tx: &Transaction<'_>, name: &str) -> Result<(i64, i64)> {
         "SELECT count(*), count(*) FILTER (WHERE d.block_hash IS NULL) FROM {name} r \
          LEFT JOIN dropped_blocks d ON d.chain_id = r.chain_id AND d.block_hash = r.block_hash"
     );
-    let row = tx
-        .query_one(&look, &[])
-        .await
-        .tried("look into a partition")?;
+    let row = tx.query_one(&look, &[]).await;
+    let row = row.tried("look into a partition")?;
     Ok((row.get(0), row.get(1)))
 }
 
 fn is_plain(name: &str) -> bool {
-    name.bytes()
-        .all(|sign| sign.is_ascii_lowercase() || sign.is_ascii_digit() || sign == b'_')
+    let mut signs = name.bytes();
+    signs.all(|sign| matches!(sign, b'a'..=b'z' | b'0'..=b'9' | b'_'))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chronolith_chain_view::ChainView;
@@ -32,7 +32,7 @@ pub struct ProjectorSettings {
 
 /// Blocks of a job where nothing else is set. What is written at once is limited by the rows it has.
 pub const JOB_BLOCKS: u64 = 50_000;
-/// How long a job is somebody's without a sign of life.
+/// How long a worker holds a job without renewing it.
 const JOB_TTL: Duration = Duration::from_secs(120);
 
 /// The projections of one chain.
@@ -42,7 +42,7 @@ pub struct Projector {
     pub(crate) chain: i64,
     pub(crate) projections: Vec<Arc<dyn Projection>>,
     pub(crate) partitions: Partitions,
-    /// Who we are, for people.
+    /// The name of this process, for people.
     pub(crate) holder: String,
     pub(crate) job_blocks: i64,
     pub(crate) job_ttl: Duration,
@@ -101,14 +101,16 @@ impl Projector {
     /// # Errors
     /// As there.
     pub async fn ensure_registered(&self, now: u64) -> Result<()> {
-        let known = *self
-            .registered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let known = *self.registered();
         match known == Some(Month::of(now)) {
             true => Ok(()),
             false => self.register(now).await,
         }
+    }
+
+    fn registered(&self) -> MutexGuard<'_, Option<Month>> {
+        let registered = self.registered.lock();
+        registered.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes down what there is to project, where it is not written down yet, and makes partitions for
@@ -136,10 +138,7 @@ impl Projector {
         tx.commit().await.tried("write down what is projected")?;
         drop(client);
         self.ensure_partitions(&ahead(now)).await?;
-        *self
-            .registered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Month::of(now));
+        *self.registered() = Some(Month::of(now));
         Ok(())
     }
 
@@ -155,7 +154,7 @@ impl Projector {
             (chain_id, projection, start_block, next_block, settings) \
             VALUES ($1, $2, $3, $3, $4) ON CONFLICT (chain_id, projection) \
             DO UPDATE SET settings = p.settings RETURNING p.settings";
-        const ANEW: &str = "UPDATE projections SET settings = $4, start_block = $3, next_block = $3, \
+        const AGAIN: &str = "UPDATE projections SET settings = $4, start_block = $3, next_block = $3, \
             paused_at = NULL, paused_reason = NULL, paused_detail = NULL \
             WHERE chain_id = $1 AND projection = $2";
         const GOES_ON: &str =
@@ -194,7 +193,7 @@ impl Projector {
             let nothing = tx.execute(nothing, &[&self.chain, &name]).await;
             nothing.tried("begin a projection again")?;
         }
-        let again = tx.execute(ANEW, &parameters).await;
+        let again = tx.execute(AGAIN, &parameters).await;
         again.tried("begin a projection again").map(|_| ())
     }
 
@@ -222,7 +221,7 @@ impl Projector {
     }
 
     /// Makes sure, to the end of a transaction, that rows are made with the settings that are written
-    /// down: a projection may have been reset, or be another's with other settings by now.
+    /// down: a projection may have been reset, or follow other settings by now.
     pub(crate) async fn check_registered(
         &self,
         tx: &Transaction<'_>,
@@ -247,19 +246,17 @@ impl Projector {
 
     /// Everything is written down again before the next round.
     pub(crate) fn forget_registered(&self) {
-        *self
-            .registered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+        *self.registered() = None;
     }
 
     /// Makes partitions that are missing, of every projection.
     pub(crate) async fn ensure_partitions(&self, months: &BTreeSet<Month>) -> Result<()> {
         for projection in &self.projections {
             let (chain, tables) = (self.feed.chain, projection.kind().tables());
-            self.partitions
-                .ensure(&self.database, chain, tables, months)
-                .await?;
+            let ensured = self
+                .partitions
+                .ensure(&self.database, chain, tables, months);
+            ensured.await?;
         }
         Ok(())
     }
@@ -269,19 +266,15 @@ impl Projector {
         const PAUSE: &str = "UPDATE projections SET paused_at = now(), paused_reason = $3, \
             paused_detail = $4 WHERE chain_id = $1 AND projection = $2 AND paused_at IS NULL";
         let client = self.database.client().await?;
-        let done = client
-            .execute(
-                PAUSE,
-                &[&self.chain, &projection, &pause.reason, &pause.detail],
-            )
-            .await;
         let (chain, reason, detail) = (self.chain, pause.reason, &pause.detail);
+        let parameters: [&(dyn ToSql + Sync); 4] = [&chain, &projection, &reason, detail];
+        let done = client.execute(PAUSE, &parameters).await;
         tracing::error!(chain, projection, reason, %detail, "projection paused");
         done.tried("pause a projection").map(|_| ())
     }
 
     /// The projections that are not paused, by their place. One whose reason is gone is resumed: the
-    /// block may be on no chain any more, or somebody named what was not known.
+    /// block may be on no chain any more, or an operator named what was not known.
     pub(crate) async fn running(&self, view: &ChainView) -> Result<Vec<usize>> {
         const PAUSED: &str = "SELECT projection, coalesce(paused_reason, '') FROM projections \
             WHERE chain_id = $1 AND paused_at IS NOT NULL";
@@ -334,10 +327,10 @@ impl Projector {
         const GO_ON: &str = "UPDATE projections SET paused_at = NULL, paused_reason = NULL, \
             paused_detail = NULL WHERE chain_id = $1 AND projection = $2 AND paused_reason = $3";
         let client = self.database.client().await?;
-        let done = client
+        let resumed = client
             .execute(GO_ON, &[&self.chain, &projection, &reason])
             .await;
-        done.tried("resume a projection")?;
+        resumed.tried("resume a projection")?;
         tracing::info!(chain = self.chain, projection, reason, "projection resumed");
         Ok(())
     }

@@ -24,7 +24,7 @@ pub struct Reset {
 /// again when it is started. Recorded.
 ///
 /// # Errors
-/// Somebody writes the chain, there is no such projection, or the database does not answer.
+/// A process writes the chain, there is no such projection, or the database does not answer.
 pub async fn reset(
     database: &Database,
     chain: u64,
@@ -43,7 +43,7 @@ pub async fn reset(
     tx.batch_execute(patience).await.tried("reset")?;
     keep_writers_away(&tx, id).await?;
     let mut known = false;
-    // In the order in which whoever ends a job locks them.
+    // In the order in which the end of a job locks them.
     for table in ["jobs", "projections", "projected_ranges", "quarantine"] {
         let delete = format!("DELETE FROM {table} WHERE chain_id = $1 AND projection = $2");
         let done = tx.execute(&delete, &[&id, &projection]).await;
@@ -54,10 +54,8 @@ pub async fn reset(
     counts.tried("reset a projection")?;
     let tables = kind.tables().iter();
     let sparse = tables.filter(|table| table.role == TableRole::Sparse);
-    let others = sparse
-        .map(|table| table.name)
-        .chain(kind.own_tables().iter().copied());
-    for table in others {
+    let sparse = sparse.map(|table| table.name);
+    for table in sparse.chain(kind.own_tables().iter().copied()) {
         let delete = format!("DELETE FROM {table} WHERE chain_id = $1");
         let done = tx.execute(&delete, &[&id]).await;
         done.tried("reset a projection")?;
@@ -71,7 +69,7 @@ pub async fn reset(
     Ok(Reset { known })
 }
 
-/// Refuses while somebody writes the chain, and lets nobody begin until the transaction ends.
+/// Refuses while a process writes the chain, and lets none begin until the transaction ends.
 async fn keep_writers_away(tx: &Transaction<'_>, chain: i64) -> Result<()> {
     const WRITERS: &str = "SELECT holder FROM leases WHERE chain_id = $1 AND holder IS NOT NULL \
         AND expires_at > now()";
@@ -80,7 +78,7 @@ async fn keep_writers_away(tx: &Transaction<'_>, chain: i64) -> Result<()> {
     let holders = tx.query(WRITERS, &[&chain]).await;
     let holders = holders.tried("reset a projection")?;
     match holders.first() {
-        // Whoever held one and is only away for a while writes nothing more.
+        // A former holder that was suspended for a while writes nothing more.
         None => fence(tx, chain).await,
         Some(row) => Err(Error::Invalid(format!(
             "{} writes chain {chain}: stop it first",

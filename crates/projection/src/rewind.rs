@@ -1,7 +1,7 @@
 //! Taking back what was called final, after an archive was rewound.
 //!
 //! Rows stay. Their blocks are dropped, and whichever of them the chain has again when it gets there is
-//! taken back as any other block is. Nothing of it happens by itself: somebody decided it, and is named.
+//! taken back as any other block is. Nothing of it happens by itself: an operator decides it, and is named.
 
 use chronolith_archive::{Archive, Pinned};
 use chronolith_model::{BlockRef, Hash32};
@@ -17,7 +17,7 @@ use crate::leases::{audit, fence};
 
 /// Blocks that are looked at together.
 const PAGE_BLOCKS: i64 = 100;
-/// How often it is tried where others are in the way.
+/// How often it is tried where other transactions hold locks.
 const ATTEMPTS_MAX: u32 = 5;
 
 /// Who wants it, and why.
@@ -43,7 +43,7 @@ pub struct TakenBack {
 /// Recorded.
 ///
 /// # Errors
-/// The database does not answer, or somebody works on it for long.
+/// The database does not answer, or another process holds locks for long.
 pub async fn rewind(
     database: &Database,
     chain: u64,
@@ -55,7 +55,7 @@ pub async fn rewind(
     loop {
         attempts += 1;
         match rewind_once(database, chain, archive, order).await {
-            // Somebody locked the same in another order, and the server chose us to give way.
+            // Another transaction locked the same in another order, and the server aborted this one.
             Err(Error::Unavailable { reason, .. })
                 if reason.contains("40P01") && attempts < ATTEMPTS_MAX => {}
             done => return done,
@@ -77,12 +77,12 @@ async fn rewind_once(
     let patience = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '10min'; \
         SET LOCAL idle_in_transaction_session_timeout = '5min'";
     tx.batch_execute(patience).await.tried("take back")?;
-    // Whoever saw the archive as it was before settles nothing more.
+    // A process that saw the archive as it was before settles nothing more.
     fence(&tx, chain).await?;
     let safe = tx.query_opt(SAFE, &[&chain]).await.tried("take back")?;
     let (safe_before, safe_hash): (i64, Option<Vec<u8>>) =
         safe.map_or((-1, None), |row| (row.get(0), row.get(1)));
-    // As it is now: nobody settles any more blocks until this ends.
+    // As it is now: no more blocks are settled until this ends.
     archive.refresh().await?;
     let none = || Error::Conflict("there is no archive".to_owned());
     let archive = &archive.pin().ok_or_else(none)?;
@@ -91,7 +91,7 @@ async fn rewind_once(
         None => true,
     };
     if is_there {
-        // The leases are not taken from anybody for nothing.
+        // No holder loses its lease for nothing.
         tx.rollback().await.tried("take back")?;
         return Ok(TakenBack {
             safe_before,
@@ -108,7 +108,7 @@ async fn rewind_once(
     let number = to.map_or(-1, |to| to.number as i64);
     rewinding.cut_jobs(number).await?;
     let mut dropped_blocks = rewinding.drop_blocks(number, safe_before).await?;
-    // Whoever wants a range from here on waits, and then sees what is final by now. What came since is
+    // A worker that wants a range from here on waits, and then sees what is final by now. What came since is
     // taken back as well; there is little of it, since all chains wait.
     let lock = tx.batch_execute("LOCK TABLE projections IN EXCLUSIVE MODE");
     lock.await.tried("take back")?;
@@ -191,7 +191,7 @@ impl Rewinding<'_> {
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
-    /// Jobs end at the block. A new token each: whoever works on one writes nothing more.
+    /// Jobs end at the block. A new token each: a worker of one writes nothing more.
     async fn cut_jobs(&self, to: i64) -> Result<()> {
         const GONE: &str = "DELETE FROM jobs WHERE chain_id = $1 AND from_block > $2";
         const SHORTER: &str = "UPDATE jobs SET to_block = $2, next_block = least(next_block, $2), \

@@ -83,11 +83,8 @@ impl Rows {
     /// Begins a row of a table, of a log: the columns that all tables share are written.
     pub fn row(&mut self, table: &'static Table, chain: i64, log: &BlockLog<'_>) -> Row<'_> {
         let block = &log.block;
-        if self
-            .blocks
-            .last()
-            .is_none_or(|last| last.hash != block.hash)
-        {
+        let last = self.blocks.last();
+        if last.is_none_or(|last| last.hash != block.hash) {
             self.blocks.push(*block);
             self.months.insert(Month::of(block.timestamp));
         }
@@ -189,24 +186,15 @@ impl<'a> Row<'a> {
     }
 
     pub fn int8(self, value: i64) -> Self {
-        self.put(|out| {
-            out.put_i32(8);
-            out.put_i64(value);
-        })
+        self.bytes(&value.to_be_bytes())
     }
 
     pub fn int4(self, value: u32) -> Self {
-        self.put(|out| {
-            out.put_i32(4);
-            out.put_u32(value);
-        })
+        self.bytes(&value.to_be_bytes())
     }
 
     pub fn int2(self, value: u16) -> Self {
-        self.put(|out| {
-            out.put_i32(2);
-            out.put_u16(value);
-        })
+        self.bytes(&value.to_be_bytes())
     }
 
     /// A `JSONB`: its version, and text.

@@ -96,7 +96,7 @@ impl Projector {
         known: Known<'_>,
     ) -> Result<(Settled, Counts, Counts)> {
         let mut client = self.database.client().await?;
-        // The archive may be far away: it is asked before anything is locked.
+        // The archive may be far away: it is read before anything is locked.
         let mut hashes = Hashes::default();
         let tx = client.transaction().await.tried("begin")?;
         let (safe, _) = self.safe(&tx, "").await?;
@@ -110,14 +110,12 @@ impl Projector {
         let tx = client.transaction().await.tried("begin")?;
         lease.check(&tx).await?;
         let (safe, safe_hash) = self.safe(&tx, "FOR UPDATE").await?;
-        self.check_safe(view, &mut hashes, (safe, safe_hash.as_deref()))
-            .await?;
+        let last_safe = (safe, safe_hash.as_deref());
+        self.check_safe(view, &mut hashes, last_safe).await?;
         let pending = self.pending(&tx).await?;
         let has = |number: u64, hash: &Hash32| {
-            let wanted = hash.as_bytes().as_slice();
-            pending
-                .iter()
-                .any(|(at, found)| *at == number as i64 && found == wanted)
+            let mut pending = pending.iter();
+            pending.any(|(at, found)| *at == number as i64 && *found == hash.as_bytes())
         };
         let mut written = known.pending.iter();
         let forgot = written.any(|(number, hash)| !has(*number, hash))
@@ -126,9 +124,8 @@ impl Projector {
         let dropped_rows = self.end_pending(&tx, DROP, &verdict.dropped).await?;
         let mut confirmed = verdict.confirmed.clone();
         let confirmed_rows = self.end_pending(&tx, CONFIRM, &confirmed).await?;
-        let rises = view
-            .finalized_head()
-            .filter(|head| head.number as i64 > safe);
+        let rises = view.finalized_head();
+        let rises = rises.filter(|head| head.number as i64 > safe);
         if rises.is_some() {
             confirmed.extend(self.take_back(&tx, view, &mut hashes, safe).await?);
         }
@@ -187,10 +184,7 @@ impl Projector {
         let mut all = self.pending(tx).await?;
         let rows = tx.query(DROPPED, &[&self.chain, &safe, &head]).await;
         let rows = rows.tried("read dropped blocks")?;
-        all.extend(
-            rows.iter()
-                .map(|row| (row.get::<_, i64>(0), row.get::<_, Vec<u8>>(1))),
-        );
+        all.extend(rows.iter().map(|row| (row.get(0), row.get(1))));
         Ok(all)
     }
 
@@ -256,7 +250,7 @@ impl Projector {
         Ok(added_up(&rows.tried("settle pending blocks")?))
     }
 
-    /// A block that was dropped and became final after all, while nobody looked, is not dropped.
+    /// A block that was dropped and became final after all, while no process ran, is not dropped.
     async fn take_back(
         &self,
         tx: &Transaction<'_>,
@@ -291,8 +285,8 @@ impl Projector {
     }
 
     /// Writes down through which block every projection is complete. A job that ends does so after its
-    /// transaction, since whoever settles locks in the other order: two may then come in any order, and the
-    /// higher one stays. Whoever settles may set it back, where more is projected than before.
+    /// transaction, since settling locks in the other order: two may then come in any order, and the
+    /// higher one stays. Settling may set it back, where more is projected than before.
     pub(crate) async fn note_complete(
         &self,
         client: &impl GenericClient,

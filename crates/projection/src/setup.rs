@@ -30,7 +30,7 @@ pub struct SetUp {
 }
 
 /// Passwords for roles that can log in. A role without one is made without the right to: grant it to
-/// somebody who can.
+/// a role that can.
 #[derive(Clone, Default)]
 pub struct Passwords {
     /// Of the role that writes.
@@ -50,7 +50,7 @@ pub fn latest_version() -> i32 {
 /// Makes roles and tables, or brings them up to date. Doing it twice changes nothing.
 ///
 /// # Errors
-/// The user of this URL may not do that, or nobody answers.
+/// The user of this URL may not do that, or the server does not answer.
 pub async fn set_up(url: &str, passwords: &Passwords) -> Result<SetUp> {
     connected(url, async |client| prepare(client, passwords).await).await
 }
@@ -58,7 +58,7 @@ pub async fn set_up(url: &str, passwords: &Passwords) -> Result<SetUp> {
 /// Executes statements as the user of a URL, each on its own, such as those that make databases.
 ///
 /// # Errors
-/// One is refused, or nobody answers.
+/// One is refused, or the server does not answer.
 pub async fn execute(url: &str, statements: &[&str]) -> Result<()> {
     let run = async |client: &mut Client| {
         for statement in statements {
@@ -125,10 +125,8 @@ async fn prepare(client: &mut Client, passwords: &Passwords) -> Result<SetUp> {
         context: "bring the tables up to date".to_owned(),
         reason: error.to_string(),
     })?;
-    client
-        .batch_execute("RESET ROLE")
-        .await
-        .tried("end the setup")?;
+    let reset = client.batch_execute("RESET ROLE").await;
+    reset.tried("end the setup")?;
     let unlock = client.execute("SELECT pg_advisory_unlock($1)", &[&SETUP_LOCK]);
     unlock.await.tried("end the setup")?;
     let applied = report.applied_migrations().iter();
@@ -139,15 +137,14 @@ async fn prepare(client: &mut Client, passwords: &Passwords) -> Result<SetUp> {
     })
 }
 
-/// Makes a role where there is none, and says whether it did. A password that is given is set again.
+/// Makes a role where there is none; returns whether it did. A password that is given is set again.
 async fn make_role(client: &Client, role: &str, password: Option<&str>) -> Result<bool> {
     let known = "SELECT 1 FROM pg_roles WHERE rolname = $1";
     let known = client.query_opt(known, &[&role]).await;
     let known = known.tried("look for roles")?.is_some();
     if !known {
-        let made = client
-            .batch_execute(&format!("CREATE ROLE {role} NOLOGIN"))
-            .await;
+        let make = format!("CREATE ROLE {role} NOLOGIN");
+        let made = client.batch_execute(&make).await;
         made.tried("create a role (the user must be allowed to)")?;
     }
     if let Some(password) = password {

@@ -149,7 +149,7 @@ async fn projections(
     kinds: Kinds,
     chain: Option<i64>,
 ) -> Result<BTreeMap<i64, Vec<ProjectionState>>> {
-    // Whoever sends nonsense must not make it dear to look: beyond this many logs nobody counts. In the order
+    // Hostile logs must not make this query expensive: beyond this many, logs are not counted. In the order
     // of its key the table is not read whole for a projection that has none.
     const PROJECTIONS: &str = "SELECT p.chain_id, p.projection, p.start_block, p.next_block, \
         r.to_block, c.complete_through, \
@@ -176,9 +176,8 @@ async fn projections(
     let rows = tx.query(PROJECTIONS, &[&chain]).await;
     let mut all: BTreeMap<i64, Vec<ProjectionState>> = BTreeMap::new();
     for row in rows.tried("read the state")? {
-        all.entry(row.get(0))
-            .or_default()
-            .push(projection(&row, kinds));
+        let of_chain = all.entry(row.get(0)).or_default();
+        of_chain.push(projection(&row, kinds));
     }
     Ok(all)
 }
@@ -208,22 +207,17 @@ fn projection(row: &Row, kinds: Kinds) -> ProjectionState {
     state
 }
 
-/// The command that ends what a projection waits for a person for.
+/// The command that ends what a projection waits for an operator for.
 fn remedy(chain: i64, state: &ProjectionState, kinds: Kinds) -> Option<String> {
     let name = &state.projection;
     let own = state.paused_reason.as_deref().and_then(|reason| {
         let detail = state.paused_detail.as_deref().unwrap_or_default();
         kind::named(kinds, name)?.remedy(chain, reason, detail)
     });
-    if own.is_some() {
-        own
-    } else if state.paused_at.is_some() {
-        Some(format!(
-            "chronolith projection resume --chain {chain} --projection {name}"
-        ))
-    } else {
-        (state.dead_jobs > 0).then(|| "chronolith jobs retry".to_owned())
-    }
+    let resume = || format!("chronolith projection resume --chain {chain} --projection {name}");
+    let retry = || (state.dead_jobs > 0).then(|| "chronolith jobs retry".to_owned());
+    own.or_else(|| state.paused_at.map(|_| resume()))
+        .or_else(retry)
 }
 
 /// Lets a projection that is paused continue. Audited. False where it did not.

@@ -1,9 +1,9 @@
-//! Where the database is and whether the way there is encrypted: what a URL says, and whom we believe.
+//! Where the database is and whether the connection is encrypted, by its URL, and which authorities are trusted.
 //!
 //! `sslmode` is `disable`, `prefer` (the default) or `require`; `verify-full` is the same as `require`.
 //! Under `prefer` the server decides whether there is TLS, so nothing would be gained by checking its
 //! certificate, and it is not checked. Under `require`, and wherever `sslrootcert` names an authority, the
-//! certificate must be signed by an authority we believe, and be for the host that the URL names.
+//! certificate must be signed by a trusted authority, and be for the host that the URL names.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
@@ -48,8 +48,8 @@ impl Target {
         // A socket of this machine needs no TLS, and servers offer none there.
         let is_socket = |host: &Host| matches!(host, Host::Unix(_));
         let by_address = !config.get_hostaddrs().is_empty();
-        if !by_address && !config.get_hosts().is_empty() && config.get_hosts().iter().all(is_socket)
-        {
+        let hosts = config.get_hosts();
+        if !by_address && !hosts.is_empty() && hosts.iter().all(is_socket) {
             config.ssl_mode(SslMode::Disable);
         }
         // Whoever names an authority wants nothing that it did not sign.
@@ -89,10 +89,9 @@ impl Request {
                 }
                 Some(("sslmode", "verify-full")) => request.verify_full = true,
                 Some(("sslmode", "verify-ca" | "allow")) => {
-                    let known = "disable, prefer, require or verify-full";
-                    return Err(Error::Invalid(format!(
-                        "sslmode in the URL of the database: {known}"
-                    )));
+                    let what = "sslmode in the URL of the database: disable, prefer, require or \
+                                verify-full";
+                    return Err(Error::Invalid(what.to_owned()));
                 }
                 _ => kept.push(pair),
             }
@@ -164,7 +163,7 @@ pub(crate) fn advice(error: &(dyn std::error::Error + 'static)) -> Option<&'stat
     };
     let mut next = Some(error);
     while let Some(one) = next {
-        // The driver has no other way to say so.
+        // The driver has no other sign of that.
         if one.to_string() == "server does not support TLS" {
             return Some("turn it on there, or write sslmode=prefer in the URL");
         }
@@ -185,7 +184,7 @@ pub(crate) fn advice(error: &(dyn std::error::Error + 'static)) -> Option<&'stat
     None
 }
 
-/// Believes any certificate, and only that: whoever shows it must have its key.
+/// Accepts any certificate, but the server must have its key.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 

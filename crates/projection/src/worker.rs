@@ -53,7 +53,7 @@ impl Projector {
         jobs::left(&self.database, self.chain).await
     }
 
-    /// Puts back what this holder was working on, so that nobody has to wait for it.
+    /// Puts back what this holder was working on, so that no other worker has to wait for it.
     ///
     /// # Errors
     /// The database does not answer: others take it when its time is over.
@@ -123,7 +123,7 @@ impl Projector {
         }
     }
 
-    /// Shows that we live, until the job was taken over.
+    /// Renews the job until another worker takes it over.
     async fn keep(&self, job: &Job) -> Error {
         loop {
             tokio::time::sleep((self.job_ttl / 4).max(Duration::from_millis(10))).await;
@@ -141,9 +141,8 @@ impl Projector {
         while next <= job.to {
             let view = self.view_with(job.to).await?;
             self.check_chain(&view).await?;
-            let archive = view.archive.as_ref();
-            let archive =
-                archive.ok_or_else(|| Error::Conflict("there is no archive".to_owned()))?;
+            let none = || Error::Conflict("there is no archive".to_owned());
+            let archive = view.archive.as_ref().ok_or_else(none)?;
             let rest = BlockRange::new(next as u64, job.to as u64 + 1);
             let page = projection.selection().page(archive, rest).await?;
             let found: Vec<_> = page.logs().collect();
@@ -180,7 +179,7 @@ impl Projector {
         Ok(Ended::Done)
     }
 
-    /// The chain with the blocks of a job: whoever handed it out may know a newer archive than we do.
+    /// The chain with the blocks of a job: the process that made it may know a newer archive than this one.
     async fn view_with(&self, last: i64) -> Result<ChainView> {
         let has = |view: &ChainView| {
             let head = view.finalized_head();
@@ -266,7 +265,7 @@ impl Projector {
         // Last of all: ends of jobs wait for each other here.
         jobs::advance(&tx, (self.chain, projection.name()), job, next).await?;
         tx.commit().await.tried("write rows")?;
-        // The job is done whatever comes of this: whoever settles next notes it too.
+        // The job is done whatever comes of this: the next settling notes it too.
         if next > job.to
             && let Err(error) = self.note_complete(&client, Noting::Works).await
         {
@@ -276,13 +275,10 @@ impl Projector {
     }
 }
 
-/// Whether a failure says nothing of the job: the database or the archive could not be asked, or do not
+/// Whether a failure says nothing of the job: the database or the archive did not answer, or do not
 /// have everything yet.
 fn is_outside(error: &Error) -> bool {
-    let not_yet = matches!(error, Error::Archive(ArchiveError::NotCovered { .. }));
-    not_yet
-        || matches!(
-            error.kind(),
-            ErrorKind::Unavailable | ErrorKind::Disagreement
-        )
+    use ErrorKind::{Disagreement, Unavailable};
+    matches!(error, Error::Archive(ArchiveError::NotCovered { .. }))
+        || matches!(error.kind(), Unavailable | Disagreement)
 }
