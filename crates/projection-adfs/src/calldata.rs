@@ -7,7 +7,7 @@
 //! row      = X (1) | table index (X) | sixteen lanes of 2 bytes
 //! ```
 //!
-//! What the contract takes is taken, and means the same. Where it reads zeros behind the end, calldata is
+//! What the contract takes is taken, and means the same. Where it reads zeros after the end, calldata is
 //! refused instead. The size is checked before anything is read, and the count before room is made for it.
 
 use std::collections::HashMap;
@@ -116,9 +116,7 @@ pub fn decode(calldata: &[u8], profile: &Profile) -> Result<Decoded, Fault> {
     let limit = profile.limits.calldata_bytes_max;
     let found = calldata.len();
     if found > limit {
-        let cause = Cause::TooLarge { found, limit };
-        let offset = limit;
-        return Err(Fault { offset, cause });
+        return Err(Cause::TooLarge { found, limit }.at(limit));
     }
     let whole = Bytes::copy_from_slice(calldata);
     let mut reader = Reader::new(&whole);
@@ -160,8 +158,7 @@ pub fn block_number(calldata: &[u8], form: HeaderForm) -> Option<u64> {
 fn header(reader: &mut Reader<'_>, form: HeaderForm) -> Result<Header, Fault> {
     let [found] = *reader.array("the selector")?;
     if found != UPDATE {
-        let cause = Cause::Selector { found };
-        return Err(Fault { offset: 0, cause });
+        return Err(Cause::Selector { found }.at(0));
     }
     Ok(match form {
         HeaderForm::BlockNumber => {
@@ -179,13 +176,11 @@ fn count(reader: &mut Reader<'_>, limit: u32) -> Result<u32, Fault> {
     let offset = reader.offset();
     let found = u32::from_be_bytes(*reader.array("the number of feeds")?);
     if found > limit {
-        let cause = Cause::TooManyFeeds { found, limit };
-        return Err(Fault { offset, cause });
+        return Err(Cause::TooManyFeeds { found, limit }.at(offset));
     }
     let left = reader.rest.len();
     if found as usize > left / FEED_BYTES_MIN {
-        let cause = Cause::FeedsBeyondEnd { found, left };
-        return Err(Fault { offset, cause });
+        return Err(Cause::FeedsBeyondEnd { found, left }.at(offset));
     }
     Ok(found)
 }
@@ -194,16 +189,14 @@ fn feed(reader: &mut Reader<'_>, position: u32) -> Result<Feed, Fault> {
     let offset = reader.offset();
     let [stride] = *reader.array("the stride of a feed")?;
     if stride > STRIDE_MAX {
-        let cause = Cause::Stride { found: stride };
-        return Err(Fault { offset, cause });
+        return Err(Cause::Stride { found: stride }.at(offset));
     }
     let feed_index = reader.number("the index of a feed", offset)?;
     let data_len = reader.number("the length of a feed", offset)?;
     // A length has at most 29 bytes, so this does not overflow.
     let slots = (data_len + U256::from(WORD - 1)) >> WORD.ilog2() as usize;
     let Some(place) = address::place(feed_index, stride, slots) else {
-        let cause = Cause::OutsideStride { stride };
-        return Err(Fault { offset, cause });
+        return Err(Cause::OutsideStride { stride }.at(offset));
     };
     let data_len = usize::try_from(data_len).unwrap_or(usize::MAX);
     let data = reader.bytes(data_len, "the data of a feed")?;
@@ -227,8 +220,7 @@ fn row(reader: &mut Reader<'_>, position: u32, policy: LanePolicy) -> Result<Rin
     let offset = reader.offset();
     let index = reader.number("the index of a row", offset)?;
     if index.bit_len() > TABLE_INDEX_BITS as usize {
-        let cause = Cause::TableIndex;
-        return Err(Fault { offset, cause });
+        return Err(Cause::TableIndex.at(offset));
     }
     let lanes_offset = reader.offset();
     let data: [u8; WORD] = *reader.array("the lanes of a row")?;
@@ -236,9 +228,7 @@ fn row(reader: &mut Reader<'_>, position: u32, policy: LanePolicy) -> Result<Rin
     let high = lanes.iter().position(|value| *value > RB_INDEX_MAX);
     if let (LanePolicy::Reject, Some(lane)) = (policy, high) {
         let value = lanes.get(lane).copied().unwrap_or_default();
-        let offset = lanes_offset + 2 * lane;
-        let cause = Cause::Lane { lane, value };
-        return Err(Fault { offset, cause });
+        return Err(Cause::Lane { lane, value }.at(lanes_offset + 2 * lane));
     }
     for lane in &mut lanes {
         *lane &= RB_INDEX_MAX;
@@ -271,7 +261,7 @@ fn note_high_lanes(row: &RingRow, noted: &mut Vec<HighLane>) {
     }));
 }
 
-/// Tells each feed what the table says of it afterwards: of a row that is there twice, the last counts.
+/// Sets the lane of each feed in the table afterwards: of a row that is there twice, the last counts.
 fn set_table_lanes(feeds: &mut [Feed], rows: &[RingRow]) {
     let by_index: HashMap<u128, &RingRow> = rows.iter().map(|row| (row.table_index, row)).collect();
     for feed in feeds {
@@ -311,10 +301,7 @@ impl<'a> Reader<'a> {
 
     fn truncated(&self, need: usize, what: &'static str) -> Fault {
         let left = self.rest.len();
-        Fault {
-            offset: self.offset(),
-            cause: Cause::Truncated { what, need, left },
-        }
+        Cause::Truncated { what, need, left }.at(self.offset())
     }
 
     fn array<const N: usize>(&mut self, what: &'static str) -> Result<&'a [u8; N], Fault> {
@@ -333,15 +320,14 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A number behind its length. No bytes are 0, as on the chain. It must end in the word that begins at
+    /// A number after its length. No bytes are 0, as on the chain. It must end in the word that begins at
     /// the byte `word`: the contract reads no further.
     fn number(&mut self, what: &'static str, word: usize) -> Result<U256, Fault> {
         let offset = self.offset();
         let [length] = *self.array(what)?;
         let bytes = offset + 1 + usize::from(length) - word;
         if bytes > WORD {
-            let cause = Cause::HeadTooLong { bytes };
-            return Err(Fault { offset, cause });
+            return Err(Cause::HeadTooLong { bytes }.at(offset));
         }
         let digits = self.bytes(usize::from(length), what)?;
         // More than a word would be outside of every range; the line above lets none through.

@@ -1,14 +1,21 @@
-//! What the code of implementations hashes to, as whoever follows the chain found it.
+//! What the code of implementations hashes to, as the follower of the chain found it.
 //!
-//! Nothing here asks a chain. A version says how bytes are read, so code that is another than the one
+//! Nothing here sends a request to a chain. A version says how bytes are read, so code that is another than the one
 //! that was named stops the projection before a row is made of it.
 
 use chronolith_projection::{Database, Result, Tried as _};
 
 use std::collections::BTreeMap;
 
-/// Hashes by implementation; none where the chain cannot be asked for code.
-pub(crate) type Codes = BTreeMap<[u8; 20], Option<[u8; 32]>>;
+/// The code of an implementation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Code {
+    /// The chain does not serve code.
+    NotServed,
+    Hash([u8; 32]),
+}
+
+pub(crate) type Codes = BTreeMap<[u8; 20], Code>;
 
 /// Everything that is known of a chain.
 pub(crate) async fn known(database: &Database, chain: i64) -> Result<Codes> {
@@ -21,7 +28,7 @@ pub(crate) async fn known(database: &Database, chain: i64) -> Result<Codes> {
         let (implementation, hash): (Vec<u8>, Option<Vec<u8>>) = (row.get(0), row.get(1));
         if let Ok(implementation) = implementation.as_slice().try_into() {
             let hash = hash.and_then(|hash| hash.as_slice().try_into().ok());
-            all.insert(implementation, hash);
+            all.insert(implementation, hash.map_or(Code::NotServed, Code::Hash));
         }
     }
     Ok(all)
@@ -39,10 +46,8 @@ pub(crate) async fn note(
         VALUES ($1, $2, $3) ON CONFLICT (chain_id, implementation) \
         DO UPDATE SET code_hash = coalesce(excluded.code_hash, known.code_hash), seen_at = now()";
     let client = database.client().await?;
-    let (implementation, hash) = (
-        implementation.as_slice(),
-        hash.as_ref().map(<[u8; 32]>::as_slice),
-    );
+    let implementation = implementation.as_slice();
+    let hash = hash.as_ref().map(<[u8; 32]>::as_slice);
     let noted = client
         .execute(NOTE, &[&chain, &implementation, &hash])
         .await;

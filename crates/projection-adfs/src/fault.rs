@@ -1,9 +1,8 @@
 //! Why calldata is refused, and at which byte.
 
-use std::fmt;
-
 /// Calldata that is refused.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{cause} at byte {offset}")]
 pub struct Fault {
     /// The byte of the ADFS calldata where it is wrong; for a length that is refused, where it stands.
     pub offset: usize,
@@ -86,6 +85,13 @@ pub enum Cause {
     },
 }
 
+impl Cause {
+    pub(crate) const fn at(self, offset: usize) -> Fault {
+        let cause = self;
+        Fault { offset, cause }
+    }
+}
+
 impl Fault {
     /// Which guard refused it.
     #[must_use]
@@ -98,14 +104,6 @@ impl Fault {
         }
     }
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at byte {}", self.cause, self.offset)
-    }
-}
-
-impl std::error::Error for Fault {}
 
 impl Reason {
     /// The value of the label `reason`.

@@ -1,4 +1,4 @@
-//! Decoded calldata as JSON: what people are shown, and what is stored beside raw calldata.
+//! Decoded calldata as JSON: what the API serves, and what is stored beside raw calldata.
 //!
 //! Numbers that may pass 2^53 are decimal strings, indexes and bytes are hexadecimal.
 
@@ -21,9 +21,8 @@ impl Header {
         };
         let names = self.form().extra_fields().iter();
         let fields = names.zip(values.into_iter().flatten());
-        fields
-            .map(|(name, value)| ((*name).to_owned(), hex(value)))
-            .collect()
+        let fields = fields.map(|(name, value)| ((*name).to_owned(), hex(value)));
+        fields.collect()
     }
 }
 
@@ -41,9 +40,8 @@ impl Decoded {
         let rows: Vec<Value> = self.rows.iter().map(RingRow::to_json).collect();
         let high = self.high_lanes.iter();
         let high = high.map(|it| json!({ "row": it.row, "lane": it.lane, "value": it.value }));
-        let apart = self
-            .disagreements
-            .iter()
+        let apart = self.disagreements.iter();
+        let apart = apart
             .map(|it| json!({ "feed": it.feed, "index": it.rb_index, "tableLane": it.table_lane }));
         whole.insert("feedsLength".to_owned(), json!(feeds.len()));
         whole.insert("feeds".to_owned(), Value::Array(feeds));

@@ -42,7 +42,7 @@ impl ProjectionKind for AdfsKind {
     }
 
     fn quarantine_counter(&self, reason: &str) -> Option<&'static str> {
-        (reason == OTHER_NUMBER).then_some("chronolith_adfs_block_number_mismatch_total")
+        (reason == OTHER_NUMBER).then_some(latest::OTHER_NUMBER_METRIC)
     }
 
     fn remedy(&self, chain: i64, reason: &str, detail: &str) -> Option<String> {

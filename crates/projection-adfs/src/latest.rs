@@ -6,6 +6,9 @@ use tokio_postgres::types::ToSql;
 
 use crate::rows::{EVENTS, FEEDS, NAME};
 
+/// Counts events whose calldata says another block number.
+pub(crate) const OTHER_NUMBER_METRIC: &str = "chronolith_adfs_block_number_mismatch_total";
+
 /// Rows of pending blocks that are confirmed now. They are found by their events, which are few and have
 /// an index by block.
 const OF_BLOCKS: &str = "adfs_event_rows e JOIN feed_update_rows f ON f.chain_id = e.chain_id \
@@ -100,7 +103,7 @@ async fn forgive(tx: &Transaction<'_>, chain: i64) -> Result<bool> {
     Ok(done.tried("take back what was refused")? > 0)
 }
 
-/// A transaction of which a part was refused before has more to tell now.
+/// A transaction of which a part was refused before has more decoded inputs now.
 async fn renew_inputs(tx: &Transaction<'_>) -> Result<()> {
     const RENEW: &str = "UPDATE tx_input_rows r SET decoded = s.decoded FROM stage_tx_input_rows s \
         WHERE r.chain_id = s.chain_id AND r.tx_hash = s.tx_hash AND r.block_hash = s.block_hash \
@@ -112,9 +115,8 @@ async fn renew_inputs(tx: &Transaction<'_>) -> Result<()> {
 /// A stage is there once a row of its table was staged on this connection.
 async fn has_stage(tx: &Transaction<'_>, table: &str) -> Result<bool> {
     let stage = format!("pg_temp.stage_{table}");
-    let there = tx
-        .query_one("SELECT to_regclass($1) IS NOT NULL", &[&stage])
-        .await;
+    const EXISTS: &str = "SELECT to_regclass($1) IS NOT NULL";
+    let there = tx.query_one(EXISTS, &[&stage]).await;
     Ok(there.tried("look for a stage")?.get(0))
 }
 
@@ -132,11 +134,7 @@ async fn count_odd(
     );
     let row = tx.query_one(&odd, parameters).await;
     let row = row.tried("look for odd events")?;
-    count(
-        "chronolith_adfs_block_number_mismatch_total",
-        chain,
-        row.get(0),
-    );
+    count(OTHER_NUMBER_METRIC, chain, row.get(0));
     count("chronolith_adfs_lane_mismatch_total", chain, row.get(1));
     Ok(())
 }

@@ -46,7 +46,8 @@ pub fn pair(calls: &[Option<u64>], events: &[Option<u64>]) -> Vec<Pairing> {
     }
     let left = calls.iter().enumerate().zip(free);
     let left: Vec<_> = left
-        .filter_map(|(call, free)| free.then_some(call))
+        .filter(|(_, free)| *free)
+        .map(|(call, _)| call)
         .collect();
     let open = matched.iter().filter(|matched| matched.is_none()).count();
     let certain = left.len() == open;

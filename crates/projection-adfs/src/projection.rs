@@ -1,11 +1,11 @@
 //! From blocks to rows: which version is in force at each event, what its transaction carries.
 //!
-//! An upgrade to an implementation that nobody named, or whose code is another than was named, stops the
-//! projection at its block. An event before the first upgrade that is known is of the version that was
-//! said to be the first, or of the only one there is; else it stops the projection too.
+//! An upgrade to an implementation without a version, or whose code is another than was named, stops the
+//! projection at its block. An event before the first upgrade that is known is of the version that is
+//! recorded as the first, or of the only one there is; else it stops the projection too.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use alloy_primitives::Address;
 use async_trait::async_trait;
@@ -19,14 +19,14 @@ use deadpool_postgres::Transaction;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use crate::codes::{self, Codes};
+use crate::codes::{self, Code, Codes};
 use crate::kind::AdfsKind;
 use crate::rows::{self, Bodies, Event, Input, Place, Version};
 use crate::settings::{AdfsSettings, UPGRADED};
 use crate::versions::{Timeline, Upgrades, upgraded};
 use crate::{latest, registry};
 
-/// An upgrade to an implementation that nobody named.
+/// An upgrade to an implementation without a version.
 pub(crate) const UNKNOWN: &str = "unknownImplementation";
 /// An upgrade to an implementation with other code than was named.
 const BYTECODE: &str = "bytecode";
@@ -47,8 +47,8 @@ pub struct Adfs {
     codes: Mutex<Codes>,
 }
 
-/// What is said in the database, read once when it is first needed. Not kept for long: what no row was
-/// made with may be said otherwise.
+/// What the database has of versions, read once when it is first needed. Not kept for long: versions that
+/// no row was made with may change.
 #[derive(Default)]
 struct Known {
     /// Implementations that operators named.
@@ -58,9 +58,9 @@ struct Known {
 }
 
 /// What is known of the implementation that is in force.
-enum Standing<'a> {
+enum InForce<'a> {
     Known(&'a Version),
-    /// Nobody looked at its code yet.
+    /// Its code was not checked yet.
     NoCode,
     Stop(Pause),
 }
@@ -105,11 +105,11 @@ impl Adfs {
     }
 
     /// What is in force after an upgrade to an implementation.
-    async fn standing(
+    async fn in_force(
         &self,
         known: &Known,
         (block, implementation): (u64, &[u8; 20]),
-    ) -> Result<Standing<'_>> {
+    ) -> Result<InForce<'_>> {
         let number = match self.settings.implementations.get(implementation) {
             Some(number) => Some(*number),
             None => {
@@ -120,41 +120,41 @@ impl Adfs {
         };
         let version = number.and_then(|number| self.versions.get(&number));
         let Some(version) = version else {
-            return Ok(Standing::Stop(unknown(block, implementation)));
+            return Ok(InForce::Stop(unknown(block, implementation)));
         };
         let Some(expected) = self.settings.code_hashes.get(implementation) else {
-            return Ok(Standing::Known(version));
+            return Ok(InForce::Known(version));
         };
         Ok(match self.code_of(implementation).await? {
-            None => Standing::NoCode,
-            // The chain cannot be asked for code.
-            Some(None) => Standing::Known(version),
-            Some(Some(found)) if found == *expected => Standing::Known(version),
-            Some(Some(found)) => {
-                Standing::Stop(other_code(block, implementation, (&found, expected)))
+            None => InForce::NoCode,
+            Some(Code::Hash(found)) if found != *expected => {
+                InForce::Stop(other_code(block, implementation, (&found, expected)))
             }
+            Some(Code::NotServed | Code::Hash(_)) => InForce::Known(version),
         })
     }
 
-    /// What the code of an implementation hashes to; none where nobody looked yet.
-    async fn code_of(&self, implementation: &[u8; 20]) -> Result<Option<Option<[u8; 32]>>> {
-        let cached = || {
-            let codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
-            codes.get(implementation).copied()
-        };
-        if let Some(known) = cached() {
-            return Ok(Some(known));
+    /// The code of an implementation; none where it was not checked yet.
+    async fn code_of(&self, implementation: &[u8; 20]) -> Result<Option<Code>> {
+        let cached = self.codes().get(implementation).copied();
+        if cached.is_some() {
+            return Ok(cached);
         }
         let read = codes::known(&self.database, self.place.chain).await?;
-        *self.codes.lock().unwrap_or_else(PoisonError::into_inner) = read;
-        Ok(cached())
+        let found = read.get(implementation).copied();
+        *self.codes() = read;
+        Ok(found)
+    }
+
+    fn codes(&self) -> MutexGuard<'_, Codes> {
+        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is in force before the first upgrade that is known.
-    async fn standing_at_first(&self, known: &Known, block: u64) -> Result<Standing<'_>> {
+    async fn in_force_at_first(&self, known: &Known, block: u64) -> Result<InForce<'_>> {
         Ok(match self.initial_version(known).await? {
-            Some(version) => Standing::Known(version),
-            None => Standing::Stop(no_first(block)),
+            Some(version) => InForce::Known(version),
+            None => InForce::Stop(no_first(block)),
         })
     }
 
@@ -164,7 +164,7 @@ impl Adfs {
         Ok(number.and_then(|number| self.versions.get(&number)))
     }
 
-    /// The version in force at each log of a block, or why nobody knows.
+    /// The version in force at each log of a block, or why it is unknown.
     async fn events<'a>(
         &'a self,
         (timeline, head): (&Timeline, Option<u64>),
@@ -179,15 +179,15 @@ impl Adfs {
             let own = upgraded(found.log);
             let epoch = timeline.at(number, found.log.log_index());
             let implementation = own.or(epoch.map(|epoch| epoch.implementation));
-            let standing = match &implementation {
-                Some(implementation) => self.standing(known, (number, implementation)).await?,
-                None => self.standing_at_first(known, number).await?,
+            let in_force = match &implementation {
+                Some(implementation) => self.in_force(known, (number, implementation)).await?,
+                None => self.in_force_at_first(known, number).await?,
             };
-            match standing {
-                Standing::Known(version) => events.push(Event { found, version }),
-                Standing::NoCode => return Ok(Outcome::NotYet),
-                Standing::Stop(pause) => {
-                    // One that is final stops whoever projects its block, behind everything below it.
+            match in_force {
+                InForce::Known(version) => events.push(Event { found, version }),
+                InForce::NoCode => return Ok(Outcome::NotYet),
+                InForce::Stop(pause) => {
+                    // One that is final stops the projection of its block, after everything below it.
                     let is_left = epoch.is_some_and(|epoch| is_final(epoch.block));
                     return Ok(match own.is_none() && is_left && !is_final(number) {
                         true => Outcome::NotYet,
@@ -333,7 +333,7 @@ impl Projection for Adfs {
 
     async fn rows(&self, view: &ChainView, found: &[BlockLog<'_>]) -> Result<Projected> {
         let mut rows = Rows::default();
-        let not_yet = || Projected {
+        let not_yet = Projected {
             not_yet: true,
             ..Projected::default()
         };
@@ -341,7 +341,7 @@ impl Projection for Adfs {
         let head = view.finalized_head().map(|head| head.number);
         let last = found.last().map_or(0, |one| one.block.number);
         let Some(timeline) = self.upgrades.through(view, last).await? else {
-            return Ok(not_yet());
+            return Ok(not_yet);
         };
         for block in found.chunk_by(|one, next| one.block.number == next.block.number) {
             let number = block.first().map(|one| one.block.number);
@@ -354,7 +354,7 @@ impl Projection for Adfs {
             }
             let events = match self.events((&timeline, head), &known, block).await? {
                 Outcome::Events(events) => events,
-                Outcome::NotYet => return Ok(not_yet()),
+                Outcome::NotYet => return Ok(not_yet),
                 Outcome::Stop(pause) => {
                     return Ok(Projected {
                         rows,
@@ -364,7 +364,7 @@ impl Projection for Adfs {
                 }
             };
             if !self.block(view, &mut rows, &events).await? {
-                return Ok(not_yet());
+                return Ok(not_yet);
             }
         }
         Ok(Projected {
@@ -415,15 +415,15 @@ impl Projection for Adfs {
         codes::note(&self.database, self.place.chain, contract, hash).await
     }
 
-    /// Stands still while an upgrade of the chain as it is now is to an implementation that nobody named
-    /// or that is another, and while nobody said what the first version is.
+    /// Paused while an upgrade of the chain as it is now is to an implementation without a version or with
+    /// other code, and while the first version is unknown.
     async fn stands_still(&self, view: &ChainView, reason: &str) -> Result<bool> {
         let known = Known::default();
         if reason == NONE {
             return Ok(self.initial_version(&known).await?.is_none());
         }
-        // Somebody may have looked at code again.
-        *self.codes.lock().unwrap_or_else(PoisonError::into_inner) = Codes::default();
+        // The code may have been checked again.
+        self.codes().clear();
         let by_upgrade = [UNKNOWN, BYTECODE].contains(&reason);
         let Some(head) = view.head().filter(|_| by_upgrade) else {
             return Ok(true);
@@ -433,7 +433,7 @@ impl Projection for Adfs {
         };
         for epoch in timeline.epochs() {
             let at = (epoch.block, &epoch.implementation);
-            if !matches!(self.standing(&known, at).await?, Standing::Known(_)) {
+            if !matches!(self.in_force(&known, at).await?, InForce::Known(_)) {
                 return Ok(true);
             }
         }

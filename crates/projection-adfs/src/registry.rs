@@ -20,7 +20,7 @@ pub(crate) async fn register(
     chain: i64,
     settings: &AdfsSettings,
 ) -> Result<()> {
-    // Settings with more versions than before may leave the first one open: what was said stays.
+    // Settings with more versions than before may leave the first one open: what was recorded stays.
     const CONTRACT: &str = "INSERT INTO contracts AS c \
         (chain_id, proxy_address, initial_topic_hash, start_block, initial_version) \
         VALUES ($1, $2, $3, $4, $5) \
@@ -108,10 +108,8 @@ pub(crate) async fn used(
     let rows = rows.tried("read which implementations were in force")?;
     let mut used: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
     used.extend(named.iter().map(const_hex::encode_prefixed));
-    if let Some(named) = settings
-        .get_mut("implementations")
-        .and_then(Value::as_object_mut)
-    {
+    let named = settings.get_mut("implementations");
+    if let Some(named) = named.and_then(Value::as_object_mut) {
         named.retain(|implementation, _| used.contains(implementation));
     }
     Ok(settings)
@@ -182,7 +180,7 @@ pub(crate) async fn read_versions(
 /// Audited. False where it was named so already.
 ///
 /// # Errors
-/// The settings have no such version or another one for the implementation, somebody named another one,
+/// The settings have no such version or another one for the implementation, an operator named another one,
 /// or the database does not answer.
 pub async fn add_version(
     database: &Database,
@@ -225,7 +223,7 @@ pub async fn add_version(
     Ok(new)
 }
 
-/// Takes back what an operator named, where it never was in force. Audited. False where nobody named it.
+/// Takes back what an operator named, where it never was in force. Audited. False where no operator named it.
 ///
 /// # Errors
 /// Rows may have been made with it, or the database does not answer.
@@ -237,7 +235,7 @@ pub async fn remove_version(
 ) -> Result<bool> {
     const USED: &str = "SELECT min(block_number) FROM proxy_version_rows \
         WHERE chain_id = $1 AND implementation = $2";
-    // Rows are made in any order: behind what is whole, the upgrade itself may still be missing.
+    // Rows are made in any order: after what is whole, the upgrade itself may still be missing.
     const EARLY: &str = "SELECT EXISTS (SELECT FROM adfs_event_rows e WHERE e.chain_id = $1 \
         AND e.version = $2 AND e.block_number > (SELECT coalesce(max(c.complete_through), -1) \
             FROM complete_through c WHERE c.chain_id = $1 AND c.projection = 'adfs'))";
@@ -250,7 +248,7 @@ pub async fn remove_version(
     let named = Address::from(implementation);
     let mut client = database.client().await?;
     let tx = client.transaction().await.tried("begin")?;
-    // Whoever makes rows with it at this moment is waited for, or writes nothing more.
+    // A worker that makes rows with it at this moment is waited for, or writes nothing more.
     fence(&tx, chain).await?;
     let jobs = tx.execute(JOBS, &[&chain, &NAME]).await;
     jobs.tried("remove a version")?;

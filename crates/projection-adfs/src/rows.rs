@@ -235,8 +235,8 @@ pub(crate) fn put_transaction(
         }
     };
     let form = first.version.profile.header;
-    // Where versions change within the transaction nobody knows yet which call is of which, and what is
-    // a number in one is something else in another.
+    // Where versions change within the transaction it is open which call is of which, and what is a number
+    // in one is something else in another.
     let is_one = due.iter().all(|event| event.version.profile.header == form);
     let number = |call: &Call<'_>| block_number(call.calldata, form).filter(|_| is_one);
     let numbers: Vec<_> = calls.iter().map(number).collect();
@@ -333,20 +333,17 @@ fn extra_of(found: &BlockLog<'_>, call: &Call<'_>, decoded: &Decoded) -> Map<Str
             extra.insert("eventBlockNumber".to_owned(), json!(in_event));
         }
     }
-    let apart: Vec<Value> = decoded
-        .disagreements
-        .iter()
-        .map(|one| json!({ "position": one.feed, "index": one.rb_index, "tableLane": one.table_lane }))
-        .collect();
-    let high: Vec<Value> = decoded
-        .high_lanes
-        .iter()
-        .map(|one| json!({ "position": one.row, "lane": one.lane, "value": one.value }))
-        .collect();
-    for (name, list) in [("disagreements", apart), ("highLanes", high)] {
-        if !list.is_empty() {
-            extra.insert(name.to_owned(), Value::Array(list));
-        }
+    let apart = decoded.disagreements.iter();
+    let apart = apart
+        .map(|it| json!({ "position": it.feed, "index": it.rb_index, "tableLane": it.table_lane }));
+    let high = decoded.high_lanes.iter();
+    let high = high.map(|it| json!({ "position": it.row, "lane": it.lane, "value": it.value }));
+    let lists: [(&str, Vec<Value>); 2] = [
+        ("disagreements", apart.collect()),
+        ("highLanes", high.collect()),
+    ];
+    for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+        extra.insert(name.to_owned(), Value::Array(list));
     }
     extra
 }
@@ -425,24 +422,19 @@ fn put_input(
     let Some((event, first, _)) = updates.first() else {
         return;
     };
-    let all: Vec<Value> = updates
-        .iter()
-        .map(|(event, call, decoded)| {
-            json!({
-                "logIndex": event.found.log.log_index(),
-                "version": event.version.number,
-                "wrapper": call.wrappers.to_string(),
-                "offset": call.offset,
-                "decoded": decoded.to_json(),
-            })
+    let update = |(event, call, decoded): &(&Event<'_>, &Call<'_>, Decoded)| {
+        json!({
+            "logIndex": event.found.log.log_index(),
+            "version": event.version.number,
+            "wrapper": call.wrappers.to_string(),
+            "offset": call.offset,
+            "decoded": decoded.to_json(),
         })
-        .collect();
+    };
+    let all: Vec<Value> = updates.iter().map(update).collect();
     // The contract's own selector is one byte, that of a wrapper four.
-    let direct = first.offset == 0;
-    let selector = input
-        .bytes
-        .get(..if direct { 1 } else { 4 })
-        .unwrap_or_default();
+    let length = if first.offset == 0 { 1 } else { 4 };
+    let selector = input.bytes.get(..length).unwrap_or_default();
     rows.row(&INPUTS, place.chain, event.found)
         .int4(event.version.number)
         .bytes(selector)

@@ -1,4 +1,4 @@
-//! What is said of an ADFS contract beforehand: where it is, and which versions of it there are.
+//! The settings of an ADFS contract: where it is, and which versions of it there are.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct AdfsSettings {
     pub versions: BTreeMap<u32, AdfsVersion>,
     /// Versions of implementations.
     pub implementations: BTreeMap<[u8; 20], u32>,
-    /// The version of events before the first upgrade that is known; where none is said and there is
+    /// The version of events before the first upgrade that is known; where none is set and there is
     /// one version, it is that.
     pub initial_version: Option<u32>,
     /// Hashes that the code of implementations must have, where they are told.
@@ -121,7 +121,7 @@ impl AdfsSettings {
         topics
     }
 
-    /// Whether everything that is needed is said.
+    /// Whether everything that is needed is set.
     ///
     /// # Errors
     /// What is missing, and where.
@@ -159,25 +159,18 @@ impl AdfsSettings {
 
     /// As it is written down beside the cursor.
     pub(crate) fn to_json(&self) -> Value {
+        let hex = |bytes: &[u8]| const_hex::encode_prefixed(bytes);
         let versions = self.versions.iter();
-        let versions: BTreeMap<String, Value> = versions
-            .map(|(number, version)| (number.to_string(), version.to_json()))
-            .collect();
+        let versions = versions.map(|(number, version)| (number.to_string(), version.to_json()));
+        let versions: BTreeMap<String, Value> = versions.collect();
         let implementations = self.implementations.iter();
-        let implementations: BTreeMap<String, u32> = implementations
-            .map(|(address, version)| (const_hex::encode_prefixed(address), *version))
-            .collect();
+        let implementations = implementations.map(|(address, version)| (hex(address), *version));
+        let implementations: BTreeMap<String, u32> = implementations.collect();
         let codes = self.code_hashes.iter();
-        let codes: BTreeMap<String, String> = codes
-            .map(|(address, hash)| {
-                (
-                    const_hex::encode_prefixed(address),
-                    const_hex::encode_prefixed(hash),
-                )
-            })
-            .collect();
+        let codes = codes.map(|(address, hash)| (hex(address), hex(hash)));
+        let codes: BTreeMap<String, String> = codes.collect();
         json!({
-            "proxy": const_hex::encode_prefixed(self.proxy),
+            "proxy": hex(&self.proxy),
             "startBlock": self.start_block,
             "maxCalldataBytes": self.calldata_bytes_max,
             "versions": versions,
@@ -206,7 +199,7 @@ impl AdfsSettings {
             && every(before, &now, "implementations", |old, new| old == new)
     }
 
-    /// Whether these differ from others in nothing but versions and implementations that nobody knew:
+    /// Whether these differ from others in nothing but versions and implementations that were unknown:
     /// what is projected already stays as it is.
     pub(crate) fn continues(&self, before: &Value) -> bool {
         let now = self.to_json();
@@ -223,9 +216,8 @@ fn every(before: &Value, now: &Value, key: &str, holds: impl Fn(&Value, &Value) 
         return false;
     };
     let new = |name: &str| now[key].get(name);
-    before
-        .iter()
-        .all(|(name, old)| new(name).is_some_and(|new| holds(old, new)))
+    let mut before = before.iter();
+    before.all(|(name, old)| new(name).is_some_and(|new| holds(old, new)))
 }
 
 fn form(has_block_number: bool) -> HeaderForm {

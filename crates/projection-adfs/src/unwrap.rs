@@ -2,7 +2,7 @@
 //!
 //! The oracle calls its proxy directly, or through a Safe, and a Safe may make many calls at once. The bytes
 //! are looked at in place: nothing is copied, pieces of one depth do not overlap, and depth is bounded, so
-//! the work is linear in the input. Calls that only a call trace shows are not found, and that is said.
+//! the work is linear in the input. Calls that only a call trace shows are not found, and that is reported.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ pub enum Seen {
     Elsewhere {
         /// Where its calldata begins.
         offset: usize,
-        /// Who was called; `None` where a contract was made, or nobody said.
+        /// Who was called; `None` where a contract was made, or it is unknown.
         to: Option<Address>,
         /// How long its calldata is.
         bytes: usize,
@@ -199,13 +199,13 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Calls without padding, one behind the other. An error is where it broke.
+    /// Calls without padding, one after the other. An error is where it broke.
     fn many(&mut self, arguments: Piece<'a>, wrappers: Wrappers) -> Result<(), usize> {
         let mut rest = arguments.dynamic(0).ok_or(arguments.offset)?;
         while !rest.bytes.is_empty() {
-            let (inner, behind) = packed(rest).ok_or(rest.offset)?;
+            let (inner, after) = packed(rest).ok_or(rest.offset)?;
             self.visit(inner, wrappers);
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The first call of a `multiSend`, and what is behind it.
+/// The first call of a `multiSend`, and what comes after it.
 fn packed(piece: Piece<'_>) -> Option<(Inner<'_>, Piece<'_>)> {
     let (operation, rest) = piece.bytes.split_first_chunk::<1>()?;
     let (to, rest) = rest.split_first_chunk::<20>()?;

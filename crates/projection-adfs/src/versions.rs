@@ -1,4 +1,4 @@
-//! Which implementation stood behind the proxy at which log.
+//! Which implementation the proxy had at which log.
 //!
 //! Upgrades are read from the chain itself, from the first block that counts: those of final blocks from
 //! the archive, once, and those above it from the blocks at hand. So an upgrade that is reorganised away
@@ -28,10 +28,9 @@ pub(crate) struct Timeline(Vec<Epoch>);
 impl Timeline {
     /// The upgrade that is in force at a log: the last one before it.
     pub(crate) fn at(&self, block: u64, log_index: u32) -> Option<&Epoch> {
-        let behind = self
-            .0
-            .partition_point(|epoch| (epoch.block, epoch.log_index) < (block, log_index));
-        self.0.get(behind.checked_sub(1)?)
+        let is_before = |epoch: &Epoch| (epoch.block, epoch.log_index) < (block, log_index);
+        let before = self.0.partition_point(is_before);
+        self.0.get(before.checked_sub(1)?)
     }
 
     pub(crate) fn epochs(&self) -> impl Iterator<Item = &Epoch> {
@@ -79,9 +78,8 @@ impl Upgrades {
     /// All upgrades through a block; none where not every block is at hand yet.
     pub(crate) async fn through(&self, view: &ChainView, last: u64) -> Result<Option<Timeline>> {
         let head = view.finalized_head().map(|head| head.number);
-        let archived = head
-            .map(|head| head.min(last))
-            .filter(|block| *block >= self.start);
+        let archived = head.map(|head| head.min(last));
+        let archived = archived.filter(|block| *block >= self.start);
         let mut epochs = Vec::new();
         if let (Some(archive), Some(through)) = (&view.archive, archived) {
             match self.archived(archive, through).await? {
@@ -91,19 +89,14 @@ impl Upgrades {
         }
         let next = archived.map_or(self.start, |block| block.saturating_add(1));
         if next <= last {
-            let blocks = view
-                .tail
-                .blocks_in(BlockRange::new(next, last.saturating_add(1)));
+            let range = BlockRange::new(next, last.saturating_add(1));
+            let blocks = view.tail.blocks_in(range);
             if blocks.len() as u64 != last - next + 1 {
                 return Ok(None);
             }
             for block in blocks {
-                let found = self.selection.of_block(block)?;
-                epochs.extend(
-                    found
-                        .iter()
-                        .filter_map(|one| epoch(block.clock.number, one.log)),
-                );
+                let found = self.selection.of_block(block)?.into_iter();
+                epochs.extend(found.filter_map(|one| epoch(one.block.number, one.log)));
             }
         }
         Ok(Some(Timeline(epochs)))

@@ -45,10 +45,8 @@ pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<u64>) -> Result<Vec
 
 fn shown(row: &Row) -> FeeCoverage {
     // Where there is no block yet, the number is -1.
-    let block = |at: usize| {
-        row.get::<_, Option<i64>>(at)
-            .and_then(|n| n.try_into().ok())
-    };
+    let number = |at: usize| row.get::<_, Option<i64>>(at);
+    let block = |at: usize| number(at).and_then(|number| number.try_into().ok());
     FeeCoverage {
         chain: block(0).unwrap_or(0),
         from_block: block(1).unwrap_or(0),

@@ -75,7 +75,7 @@ pub(crate) fn decode(log: &Log) -> Result<Vec<FeeEvent>, &'static str> {
     Ok(vec![event])
 }
 
-/// A token and whoever received of it. The token is a topic, or the first word of the data.
+/// A token and its receivers. The token is a topic, or the first word of the data.
 fn forwarded(name: &'static str, log: &Log) -> Result<Vec<FeeEvent>, &'static str> {
     let data = log.data();
     let (token, head) = match log.topic_count() {
@@ -97,13 +97,13 @@ fn forwarded(name: &'static str, log: &Log) -> Result<Vec<FeeEvent>, &'static st
         return Err("the list has more than 1000 receivers");
     }
     if count == 0 {
-        // It happened, though nobody received anything.
-        let nobody = FeeEvent {
+        // It happened, without a receiver.
+        let without_receiver = FeeEvent {
             name,
             token,
             ..FeeEvent::default()
         };
-        return Ok(vec![nobody]);
+        return Ok(vec![without_receiver]);
     }
     let receiver = |index: usize| {
         let first = at + 1 + 2 * index;
@@ -130,10 +130,8 @@ fn number(data: &[u8], index: usize) -> Result<U256, &'static str> {
 
 /// A number that counts something in the data.
 fn small(value: U256) -> Result<usize, &'static str> {
-    usize::try_from(value)
-        .ok()
-        .filter(|value| *value <= u32::MAX as usize)
-        .ok_or("an offset or a length is too large")
+    let small = u32::try_from(value).map(|value| value as usize);
+    small.map_err(|_| "an offset or a length is too large")
 }
 
 fn topic(log: &Log, position: usize) -> Result<Address, &'static str> {

@@ -176,7 +176,7 @@ pub(crate) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A time that the database can hold, far behind every block's.
+/// A time that the database can hold, far after every block's.
 fn moment(seconds: u64) -> i64 {
     const LATEST: i64 = 9_000_000_000_000;
     number(seconds).min(LATEST)

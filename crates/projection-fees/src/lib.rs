@@ -102,8 +102,8 @@ impl Fees {
 
     /// Whether an event counts: its contract may do so only from a later block on.
     fn counts(&self, found: &BlockLog<'_>) -> bool {
-        self.contracts
-            .iter()
+        let mut contracts = self.contracts.iter();
+        contracts
             .any(|one| one.address == *found.log.emitter() && found.block.number >= one.from_block)
     }
 }
@@ -135,10 +135,8 @@ impl ProjectionKind for FeesKind {
         chain: &ChainState,
     ) -> Result<Map<String, Value>> {
         let fees = newest(tx, chain, NAME, RECENT_FEES).await?;
-        Ok(Map::from_iter([(
-            "recentFees".to_owned(),
-            Value::Array(fees),
-        )]))
+        let name = "recentFees".to_owned();
+        Ok(Map::from_iter([(name, Value::Array(fees))]))
     }
 }
 

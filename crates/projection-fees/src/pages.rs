@@ -69,7 +69,7 @@ impl Collected {
         before.map(|(_, rows)| rows).sum()
     }
 
-    /// A block that no skipped row comes behind, and how many rows from it on are skipped. With rows of
+    /// A block that no skipped row comes after, and how many rows from it on are skipped. With rows of
     /// dropped blocks counted as well, the block is at or before the one that is looked for.
     async fn start(
         &self,
@@ -114,11 +114,10 @@ impl Collected {
             true => (Order::Ascending, (left - limit).max(0), left.min(limit)),
             false => (Order::Descending, skipped, limit),
         };
-        let (first, beyond) = match order {
+        let (mut first, beyond) = match order {
             Order::Ascending => (0, ">="),
             Order::Descending => (i64::MAX, "<="),
         };
-        let mut first = first;
         if skipped > READ_MAX
             && let Some(start) = self.start(tx, order, skipped).await?
         {
