@@ -130,56 +130,47 @@ impl Recorded {
                 EncodedTx::Bytes { .. } => None,
             })
             .collect();
-        let tried = |oddity| Tried::new(&block, receipts.as_deref(), oddity);
         let state_sync = Oddity::StateSync {
             rooted_from: u64::MAX,
         };
-        let tried = [Oddity::None, state_sync, Oddity::BlockReceipt].map(tried);
-        let [plain, ..] = &tried;
-        let best = tried.iter().rev().max_by_key(|tried| tried.count());
-        let best = best.unwrap_or(plain);
+        // Of those by which as many rules hold the last counts: a plain chain.
+        let oddities = [Oddity::BlockReceipt, state_sync, Oddity::None];
+        let tried = oddities.map(|oddity| (oddity, tried(&block, receipts.as_deref(), oddity)));
+        let count = |(_, rules): &(Oddity, [Option<bool>; 3])| {
+            rules.iter().filter(|holds| **holds == Some(true)).count()
+        };
+        let best = tried.into_iter().max_by_key(count);
+        let (oddity, [bloom, receipts_root, transactions_root]) =
+            best.expect("three oddities are tried");
         Ok(Probed {
             number: self.number,
             header,
             extra_fields: extra.collect(),
             transactions: block.tx_hashes.len(),
             logs: receipts.map(|all| all.iter().map(|one| one.logs.len()).sum()),
-            bloom: best.bloom,
-            receipts_root: best.receipts_root,
-            transactions_root: best.transactions_root,
+            bloom,
+            receipts_root,
+            transactions_root,
             unknown_transactions: unknown.into_iter().collect(),
-            oddity: best.oddity,
+            oddity,
         })
     }
 }
 
-/// The rules on one block, with one oddity.
-struct Tried {
-    oddity: Oddity,
-    bloom: Option<bool>,
-    receipts_root: Option<bool>,
-    transactions_root: Option<bool>,
-}
-
-impl Tried {
-    fn new(block: &WireBlock, receipts: Option<&[WireReceipt]>, oddity: Oddity) -> Self {
-        let verifier = Verifier::new(Checks {
-            oddity,
-            ..Checks::ALL
-        });
-        let holds = |rule| Some(verifier.holds(rule, block, receipts?));
-        Self {
-            oddity,
-            bloom: holds(Rule::Bloom),
-            receipts_root: holds(Rule::ReceiptsRoot),
-            transactions_root: Some(verifier.holds(Rule::TransactionsRoot, block, &[])),
-        }
-    }
-
-    fn count(&self) -> usize {
-        let all = [self.bloom, self.receipts_root, self.transactions_root];
-        all.iter().filter(|holds| **holds == Some(true)).count()
-    }
+/// Whether bloom, receipts root and transactions root of a block hold, with one oddity; none where that
+/// cannot be tried.
+fn tried(block: &WireBlock, receipts: Option<&[WireReceipt]>, oddity: Oddity) -> [Option<bool>; 3] {
+    let verifier = Verifier::new(Checks {
+        oddity,
+        ..Checks::ALL
+    });
+    let holds = |rule| Some(verifier.holds(rule, block, receipts?));
+    let transactions = verifier.holds(Rule::TransactionsRoot, block, &[]);
+    [
+        holds(Rule::Bloom),
+        holds(Rule::ReceiptsRoot),
+        Some(transactions),
+    ]
 }
 
 #[cfg(test)]
