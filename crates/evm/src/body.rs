@@ -93,7 +93,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// What it was sent with and whom it calls, from its bytes. None for JSON, and where they do not tell:
+    /// What it was sent with and whom it calls, from its bytes. None for JSON, and where they do not hold it:
     /// a retryable of Arbitrum has neither in its bytes.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl<'a> Body<'a> {
         Ok(Some(Call { input, to }))
     }
 
-    /// Who sent it, from its bytes: none for JSON, and where they do not tell.
+    /// Who sent it, from its bytes: none for JSON, and where they do not hold it.
     #[must_use]
     pub fn sender(&self) -> Option<Address> {
         match self {

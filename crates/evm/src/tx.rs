@@ -47,7 +47,7 @@ const NUMBERS: [&str; 21] = [
     "yParity",
     "mint",
     "queueIndex",
-    // Named even where it is zero, which tells the old form of Celo from Ethereum's.
+    // Named even where it is zero, which distinguishes the old form of Celo from Ethereum's.
     "gatewayFee",
     "maxRefund",
     "submissionFeeRefund",

@@ -23,8 +23,8 @@ pub const LANES: usize = 16;
 /// Bits of a feed id and a ring index together. A feed index has as many more as its stride says.
 const UNIT_BITS: usize = (FEED_ID_BITS + RB_INDEX_BITS) as usize;
 
-/// The row with the newest ring index of a feed. Ids have 115 bits, strides go to 31; nothing is said of
-/// others.
+/// The row with the newest ring index of a feed. Ids have 115 bits, strides go to 31; the result for
+/// others is undefined.
 #[must_use]
 pub fn compute_table_index(feed_id: u128, stride: u8) -> u128 {
     number(feed_id, stride) / LANES as u128
@@ -65,7 +65,7 @@ pub(crate) struct Place {
 /// stride. A stride above 31 has no space.
 ///
 /// The contract looks at the last slot alone, so nothing at index 0 is refused there as well: it would
-/// end before the space begins. Nothing at the first index behind the space is let through by it, writes
+/// end before the space begins. Nothing at the first index after the space is let through by it, writes
 /// nothing, and belongs to no feed: it is refused here.
 pub(crate) fn place(index: U256, stride: u8, slots: U256) -> Option<Place> {
     let space_bits = UNIT_BITS + usize::from(stride);

@@ -51,7 +51,7 @@ pub struct Feed {
     pub feed_index: U256,
     /// Which feed, below 2^115.
     pub feed_id: u128,
-    /// Where in the ring of the feed the value lies. It comes from the feed index, which is what the
+    /// Where in the ring of the feed the value is. It comes from the feed index, which is what the
     /// contract goes by.
     pub rb_index: u16,
     /// From which slot of its group on it was written; 0 but for a part of a value.
@@ -92,7 +92,7 @@ pub struct HighLane {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Disagreement {
     pub feed: u32,
-    /// Where the value lies.
+    /// Where the value is.
     pub rb_index: u16,
     /// Where the table says it is.
     pub table_lane: u16,

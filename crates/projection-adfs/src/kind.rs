@@ -14,7 +14,7 @@ use crate::{latest, registry};
 /// Versions of a chain that the overview shows, the newest of them.
 const VERSIONS_SHOWN: usize = 12;
 
-/// The newest confirmed values. Of a long value the first bytes are shown.
+/// The newest confirmed values. Of a long value the first bytes are listed.
 const LATEST_FEEDS: &str = "\
     SELECT jsonb_build_object('feedId', bytea16_to_hex(feed_id), 'stride', stride, \
         'blockNumber', block_number, 'timestamp', extract(epoch FROM block_timestamp)::bigint, \

@@ -1,6 +1,6 @@
 //! The oracle contract ADFS: its calldata and events as rows.
 //!
-//! The decoder is pure: bytes in, values out. The bytes are hostile, since anybody may send them: it
+//! The decoder is pure: bytes in, values out. The bytes are hostile, since they come from any sender: it
 //! answers with a [`Fault`] or with [`NotFound`], never panics, and makes room for no more than the limits
 //! allow and the bytes that are there can hold. What cannot be decoded is written down once, with the
 //! reason, and everything else of its block is projected.

@@ -14,10 +14,10 @@ pub enum Pairing {
     ByNumber(usize),
     /// At least one of them says none.
     ByOrder(usize),
-    /// The next in order says another block number, which the contract would have told: it is not the
+    /// The next in order says another block number, which the contract would have emitted: it is not the
     /// event's, and whatever it holds is not what was stored.
     Disagreeing,
-    /// There is no call for it, or it cannot be told which.
+    /// There is no call for it, or it is unknown which.
     Alone,
 }
 
@@ -91,7 +91,7 @@ mod tests {
         check(&[one, two], &[two, one], &[ByNumber(1), ByNumber(0)]);
         // The same number twice: one after the other.
         check(&[one, one], &[one, one], &[ByNumber(0), ByNumber(1)]);
-        // More calls say it than events do, or fewer: nobody knows which of them it is.
+        // More calls say it than events do, or fewer: it is unknown which of them it is.
         check(&[one, one], &[one], &[Alone]);
         check(&[one, one, two], &[one, two], &[Alone, ByNumber(2)]);
         check(&[one], &[one, one], &[Alone, Alone]);
@@ -100,10 +100,10 @@ mod tests {
         check(&[None, None], &[one, two], &[ByOrder(0), ByOrder(1)]);
         check(&[None, one], &[one, two], &[ByNumber(1), ByOrder(0)]);
         check(&[one, two], &[None, None], &[ByOrder(0), ByOrder(1)]);
-        // A number that no call has is told, and takes no call from another event.
+        // A number that no call has is in the event, and takes no call from another event.
         check(&[one, two], &[six, one], &[Disagreeing, ByNumber(0)]);
         check(&[one], &[six], &[Disagreeing]);
-        // More calls than events, or fewer: nobody knows which failed.
+        // More calls than events, or fewer: it is unknown which failed.
         check(&[one], &[six, two], &[Alone, Alone]);
         check(&[None, None], &[one], &[Alone]);
         check(&[None, one, None], &[one, two], &[ByNumber(1), Alone]);

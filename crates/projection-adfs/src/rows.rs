@@ -32,9 +32,9 @@ const OTHER_VERSION: &str = "otherVersion";
 /// many small updates in a large one there would be more than memory holds.
 const INPUTS_BYTES_MAX: usize = 64 << 20;
 
-const NOT_TOLD: (&str, &str) = (
+const UNKNOWN_CALL: (&str, &str) = (
     NO_CALLDATA,
-    "it cannot be told which call of the proxy is the event's",
+    "it is unknown which call of the proxy emitted the event",
 );
 const DISAGREES: (&str, &str) = (
     OTHER_NUMBER,
@@ -120,7 +120,7 @@ struct JsonBody<'a> {
     hash: Cow<'a, str>,
     #[serde(borrow, default)]
     to: Option<Cow<'a, str>>,
-    /// Some nodes tell it under both names.
+    /// Some nodes serve it under both names.
     #[serde(borrow, default)]
     input: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -247,8 +247,8 @@ pub(crate) fn put_transaction(
     let mut updates = Vec::new();
     for (event, pairing) in due.iter().zip(pair(&numbers, &numbered)) {
         let (call, why) = match pairing {
-            Pairing::ByNumber(at) | Pairing::ByOrder(at) => (calls.get(at), NOT_TOLD),
-            Pairing::Alone => (None, NOT_TOLD),
+            Pairing::ByNumber(at) | Pairing::ByOrder(at) => (calls.get(at), UNKNOWN_CALL),
+            Pairing::Alone => (None, UNKNOWN_CALL),
             Pairing::Disagreeing => (None, DISAGREES),
         };
         let Some(call) = call else {

@@ -26,7 +26,7 @@ pub struct AdfsSettings {
     /// The version of events before the first upgrade that is known; where none is set and there is
     /// one version, it is that.
     pub initial_version: Option<u32>,
-    /// Hashes that the code of implementations must have, where they are told.
+    /// Hashes that the code of implementations must have, where they are set.
     pub code_hashes: BTreeMap<[u8; 20], [u8; 32]>,
     /// Most bytes of the calldata of an update.
     pub calldata_bytes_max: usize,
@@ -150,7 +150,7 @@ impl AdfsSettings {
         Ok(())
     }
 
-    /// The version of events before the first upgrade, as far as these settings tell.
+    /// The version of events before the first upgrade, as far as these settings say.
     pub(crate) fn initial(&self) -> Option<u32> {
         let mut all = self.versions.keys();
         let only = all.next().filter(|_| all.next().is_none());

@@ -12,7 +12,7 @@ use crate::calldata::UPDATE;
 
 /// How many wrappers are taken off.
 pub const WRAPPERS_MAX: usize = 4;
-/// How much of what was seen is told.
+/// How much of what was seen is reported.
 const SEEN_MAX: usize = 16;
 const WORD: usize = 32;
 const SELECTOR: usize = 4;
@@ -45,7 +45,7 @@ pub struct Call<'a> {
     pub calldata: &'a [u8],
 }
 
-/// No update of feeds in the input of a transaction: only a call trace can tell whether there was one.
+/// No update of feeds in the input of a transaction: only a call trace can show whether there was one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotFound {
     /// What there was instead: the first of it.

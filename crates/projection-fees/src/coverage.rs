@@ -40,10 +40,14 @@ const COVERAGE: &str = "\
 pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<u64>) -> Result<Vec<FeeCoverage>> {
     let chain = chain.map(chain_id).transpose()?;
     let rows = tx.query(COVERAGE, &[&chain]).await;
-    Ok(rows.tried("read coverage")?.iter().map(shown).collect())
+    Ok(rows
+        .tried("read coverage")?
+        .iter()
+        .map(coverage_of)
+        .collect())
 }
 
-fn shown(row: &Row) -> FeeCoverage {
+fn coverage_of(row: &Row) -> FeeCoverage {
     // Where there is no block yet, the number is -1.
     let number = |at: usize| row.get::<_, Option<i64>>(at);
     let block = |at: usize| number(at).and_then(|number| number.try_into().ok());

@@ -113,7 +113,7 @@ impl Conditions {
         Ok(all)
     }
 
-    /// The status follows from the tables that the view joins, which no index knows. What is said
+    /// The status follows from the tables that the view joins, which no index knows. The condition
     /// beside it leads to the same rows by their block.
     fn of_status(&mut self, status: Option<FeeStatus>, chain: &FeeCoverage) {
         let safe = chain.safe_block.map_or(-1, number);

@@ -1,4 +1,4 @@
-//! Where the fee contracts are that everybody means.
+//! Where the known fee contracts are.
 
 use alloy_primitives::{Address, address};
 

@@ -1,5 +1,5 @@
 //! Events of one token, in order. Often the first ones are near where it is looked for them, and else
-//! they may be anywhere: all rows of a chain in order would be read for a token that hardly anybody uses.
+//! they may be anywhere: all rows of a chain in order would be read for a rare token.
 //!
 //! So a bounded part is read in order, and only if that is not enough the index of tokens is requested
 //! the rest. That one knows small stretches of the table that may have a token: it costs nothing to keep,
@@ -13,7 +13,7 @@ use crate::coverage::FeeCoverage;
 use crate::filter::{Conditions, FeeFilter, number};
 use crate::query::direction;
 
-/// Events that are read in order at most: as many as take about as long as to ask the other index.
+/// Events that are read in order at most: as many as take about as long as a search of the other index.
 const NEAR_EVENTS: i64 = 100_000;
 
 /// Which rows of a chain are read.
@@ -22,7 +22,7 @@ pub(crate) enum Part {
     All,
     /// Those through this block, in the order that is requested.
     Near(i64),
-    /// Those behind it.
+    /// Those after it.
     Far(i64),
 }
 
@@ -58,7 +58,7 @@ impl Part {
         })
     }
 
-    /// Narrows conditions to this part, and tells the planner, until the transaction ends, what it cannot
+    /// Narrows conditions to this part, and sets for the planner, until the transaction ends, what it cannot
     /// know: rows of the far part are not worth reading in order.
     pub(crate) async fn narrow(
         self,

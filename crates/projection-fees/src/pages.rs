@@ -8,7 +8,7 @@ use chronolith_projection::{Database, Result, Tried as _, snapshot};
 use deadpool_postgres::Transaction;
 
 use crate::filter::number;
-use crate::query::{COLUMNS, FeeRow, direction, shown};
+use crate::query::{COLUMNS, FeeRow, direction, row_of};
 
 /// A page of the fee document.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,7 +133,7 @@ impl Collected {
             .query(&read, &[&self.chain, &limit, &skipped, &first])
             .await;
         let rows = rows.tried("read a page of fees")?;
-        let mut rows: Vec<FeeRow> = rows.iter().map(shown).collect();
+        let mut rows: Vec<FeeRow> = rows.iter().map(row_of).collect();
         if is_near_end {
             rows.reverse();
         }

@@ -53,7 +53,7 @@ pub struct FeePosition {
     pub block_hash: Hash32,
 }
 
-/// What is asked of a list.
+/// What is requested of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FeeRequest<Position> {
     pub filter: FeeFilter,
@@ -61,7 +61,7 @@ pub struct FeeRequest<Position> {
     pub order: Order,
     /// How many at most.
     pub limit: usize,
-    /// Only what comes behind this.
+    /// Only what comes after this.
     pub after: Option<Position>,
 }
 
@@ -72,7 +72,7 @@ pub struct FeeList<Item, Position> {
     pub items: Vec<Item>,
     /// Where the next part begins; none where there is none.
     pub next: Option<Position>,
-    /// How far each chain that was asked for is there.
+    /// How far each requested chain is there.
     pub coverage: Vec<FeeCoverage>,
 }
 
@@ -175,10 +175,10 @@ async fn of_part(
         conditions.sql()
     );
     let rows = tx.query(&read, &conditions.values()).await;
-    Ok(rows.tried("read fees")?.iter().map(shown).collect())
+    Ok(rows.tried("read fees")?.iter().map(row_of).collect())
 }
 
-/// How an order is written, and how what comes behind is compared.
+/// How an order is written, and how what comes after is compared.
 pub(crate) fn direction(order: Order) -> (&'static str, &'static str) {
     match order {
         Order::Ascending => ("ASC", ">"),
@@ -187,7 +187,7 @@ pub(crate) fn direction(order: Order) -> (&'static str, &'static str) {
 }
 
 /// Lengths and signs are what the table lets in.
-pub(crate) fn shown(row: &Row) -> FeeRow {
+pub(crate) fn row_of(row: &Row) -> FeeRow {
     let int8 = |at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
     let int4 = |at: usize| u32::try_from(row.get::<_, i32>(at)).unwrap_or(0);
     let hash = |at: usize| Hash32::from_slice(row.get(at)).unwrap_or_default();

@@ -23,7 +23,7 @@ pub struct TotalPosition {
     pub chain: u64,
     /// Days since 1970-01-01, in UTC.
     pub day: u64,
-    /// Whose fees; none for events that name nobody.
+    /// Whose fees; none for events that name none.
     pub integrator: Option<Address>,
     pub token: Address,
     /// The name of the event: what was collected and what was withdrawn are not one sum.
@@ -105,7 +105,7 @@ async fn of_chain(
 }
 
 /// The time of the next event that counts. Events by block are events by time but at a fork; what a
-/// fork has out of order lies in the window all the same, which ends where the last one began.
+/// fork has out of order is in the window all the same, which ends where the last one began.
 async fn next_event(
     tx: &Transaction<'_>,
     request: &Request,
@@ -141,7 +141,7 @@ async fn of_window(
     conditions.since_time(window.from);
     conditions.until_time(window.until);
     let (direction, beyond) = direction(request.order);
-    let mut behind = String::new();
+    let mut after_position = String::new();
     if let Some(after) = request.after.filter(|after| after.chain == chain.chain) {
         let who = after.integrator.map_or(Vec::new(), |who| who.to_vec());
         let place = [
@@ -150,7 +150,7 @@ async fn of_window(
             conditions.bind(after.token.to_vec()),
             conditions.bind(after.event),
         ];
-        behind = format!(
+        after_position = format!(
             "WHERE (day, who, token, event) {beyond} ({}) ",
             place.join(", ")
         );
@@ -160,16 +160,16 @@ async fn of_window(
         "SELECT * FROM (SELECT floor(extract(epoch FROM block_timestamp) / 86400)::bigint AS day, \
             coalesce(integrator, ''::bytea) AS who, token, event::text COLLATE \"C\" AS event, \
             count(*), sum(integrator_fee)::text, sum(lifi_fee)::text, sum(amount)::text \
-            FROM fee_events WHERE {} GROUP BY 1, 2, 3, 4) AS sums {behind}\
+            FROM fee_events WHERE {} GROUP BY 1, 2, 3, 4) AS sums {after_position}\
          ORDER BY day {direction}, who {direction}, token {direction}, event {direction} LIMIT {limit}",
         conditions.sql()
     );
     let rows = tx.query(&read, &conditions.values()).await;
     let rows = rows.tried("sum fees")?;
-    Ok(rows.iter().map(|row| shown(row, chain.chain)).collect())
+    Ok(rows.iter().map(|row| total_of(row, chain.chain)).collect())
 }
 
-fn shown(row: &Row, chain: u64) -> FeeTotal {
+fn total_of(row: &Row, chain: u64) -> FeeTotal {
     let int8 = |at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
     FeeTotal {
         of: TotalPosition {

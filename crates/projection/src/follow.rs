@@ -36,9 +36,9 @@ pub struct Following {
 
 impl Following {
     /// Whether a projection is done with a block.
-    fn is_done(&self, at: usize, clock: &BlockMeta) -> bool {
-        let done = self.done.get(at).and_then(|done| done.get(&clock.number));
-        done.is_some_and(|(hash, _)| *hash == clock.hash)
+    fn is_done(&self, at: usize, meta: &BlockMeta) -> bool {
+        let done = self.done.get(at).and_then(|done| done.get(&meta.number));
+        done.is_some_and(|(hash, _)| *hash == meta.hash)
     }
 
     /// Takes over what settling found.
@@ -262,7 +262,7 @@ impl Projector {
         view: &ChainView,
         (block, running): (&Arc<Block>, &mut Vec<usize>),
     ) -> Result<u64> {
-        let clock = &block.clock;
+        let meta = &block.clock;
         let mut all = Rows::default();
         let mut counts = Counts::new();
         let mut due = Vec::new();
@@ -270,7 +270,7 @@ impl Projector {
             let Some(projection) = self.projections.get(at) else {
                 continue;
             };
-            if following.is_done(at, clock) || clock.number < projection.start_block() {
+            if following.is_done(at, meta) || meta.number < projection.start_block() {
                 continue;
             }
             let found = projection.selection().of_block(block)?;
@@ -306,13 +306,13 @@ impl Projector {
                 let age = clock() - block.clock.timestamp as f64;
                 meters::delay(self.chain, &counts, age);
             }
-            following.pending.insert(clock.number, clock.hash);
+            following.pending.insert(meta.number, meta.hash);
         }
         for at in due {
             if let Some(done) = following.done.get_mut(at) {
                 // What stood on another block of this height is on another fork.
-                done.split_off(&clock.number);
-                done.insert(clock.number, (clock.hash, clock.parent_hash));
+                done.split_off(&meta.number);
+                done.insert(meta.number, (meta.hash, meta.parent_hash));
             }
         }
         Ok(written)
@@ -326,7 +326,7 @@ impl Projector {
         block: &Block,
         (rows, counts): (Rows, &Counts),
     ) -> Result<Option<u64>> {
-        let clock = &block.clock;
+        let meta = &block.clock;
         self.ensure_partitions(&rows.months).await?;
         let mut client = self.database.client().await?;
         let tx = client.transaction().await.tried("begin")?;
@@ -337,11 +337,11 @@ impl Projector {
         let safe = "SELECT last_safe_block FROM processing_state WHERE chain_id = $1 FOR SHARE";
         let safe = tx.query_one(safe, &[&self.chain]).await;
         let safe: i64 = safe.tried("read the last safe block")?.get(0);
-        let number = clock.number as i64;
+        let number = meta.number as i64;
         if number <= safe {
             return Ok(None);
         }
-        let hash = clock.hash.as_bytes().as_slice();
+        let hash = meta.hash.as_bytes().as_slice();
         // A block that comes back is not dropped any more. One of its height that is still pending is
         // an error here: it must be settled first.
         let revive = "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = $2";
@@ -351,7 +351,7 @@ impl Projector {
             (chain_id, block_number, block_hash, block_timestamp, counts) \
             VALUES ($1, $2, $3, to_timestamp($4::bigint), $5) ON CONFLICT (chain_id, block_hash) \
             DO UPDATE SET counts = pending_blocks.counts || excluded.counts";
-        let seconds = clock.timestamp.min(TIME_MAX) as i64;
+        let seconds = meta.timestamp.min(TIME_MAX) as i64;
         let counts = serde_json::json!(counts);
         let pending = tx
             .execute(pending, &[&self.chain, &number, &hash, &seconds, &counts])

@@ -520,7 +520,7 @@ async fn make(
     let made = tx.execute(ENQUEUE, &parameters).await.tried("make jobs")?;
     if made > JOBS_AT_ONCE_MAX as u64 {
         return Err(Error::Invalid(format!(
-            "blocks {from} to {to} are more than {JOBS_AT_ONCE_MAX} jobs of {blocks} blocks: ask for a part of \
+            "blocks {from} to {to} are more than {JOBS_AT_ONCE_MAX} jobs of {blocks} blocks: request a part of \
              them, or set more jobBlocks"
         )));
     }

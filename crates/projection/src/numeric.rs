@@ -25,7 +25,7 @@ pub(crate) fn put_numeric(out: &mut BytesMut, value: U256) {
     out.put_i32(8 + 2 * digits.len() as i32);
     out.put_i16(digits.len() as i16);
     out.put_i16(weight);
-    // Positive, and nothing behind the point.
+    // Positive, and nothing after the point.
     out.put_u16(0);
     out.put_u16(0);
     for digit in digits {

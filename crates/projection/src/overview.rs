@@ -17,9 +17,9 @@ use crate::partitions::chain_partition;
 use crate::rows::TableRole;
 use crate::state::{self, ChainState, ProjectionState, snapshot};
 
-/// Jobs of a projection that are shown: those failing first.
+/// Jobs of a projection that are listed: those failing first.
 const JOBS_SHOWN: i64 = 12;
-/// Rows of a projection that are shown.
+/// Rows of a projection that are listed.
 const NEWEST_SHOWN: i64 = 8;
 
 /// How long one statement may take.

@@ -197,7 +197,7 @@ impl Projector {
         again.tried("begin a projection again").map(|_| ())
     }
 
-    /// Whether the rows that are there were asked for with the same settings.
+    /// Whether the rows that are there were made with the same settings.
     ///
     /// # Errors
     /// They were not, or the database does not answer.

@@ -170,7 +170,7 @@ pub(crate) fn advice(error: &(dyn std::error::Error + 'static)) -> Option<&'stat
         if let Some(rustls::Error::InvalidCertificate(why)) = of_rustls(one) {
             return match why {
                 CertificateError::UnknownIssuer => Some(
-                    "nobody we believe signed it: name who did with sslrootcert=/path/to/root.pem in the URL",
+                    "no trusted authority signed it: name its authority with sslrootcert=/path/to/root.pem in the URL",
                 ),
                 CertificateError::NotValidForName
                 | CertificateError::NotValidForNameContext { .. } => {

@@ -36,7 +36,7 @@ pub enum Error {
     Unavailable {
         endpoint: String,
         reason: String,
-        /// How long it asked us to wait.
+        /// The pause that it requested.
         retry_after: Option<Duration>,
     },
     /// No answer, and none will come before an operator acts. A process that runs for long may try again.
@@ -103,7 +103,7 @@ impl Error {
         }
     }
 
-    /// How long the endpoint asked us to wait.
+    /// The pause that the endpoint requested.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Unavailable { retry_after, .. } => *retry_after,

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
 use crate::source::EndpointBlock;
 
-/// Longest text of an endpoint that is kept, shown and logged.
+/// Longest text of an endpoint that is kept, reported and logged.
 const TEXT_BYTES_MAX: usize = 1_000;
 
 #[derive(Clone, Debug)]
@@ -114,12 +114,12 @@ impl Health {
     }
 
     /// The block of the only endpoint of a source; empty where it does not answer or has none.
-    pub(crate) fn block_at(&self, clock: Result<Option<BlockMeta>>) -> Vec<EndpointBlock> {
-        let block = |clock: BlockMeta| EndpointBlock {
+    pub(crate) fn block_at(&self, meta: Result<Option<BlockMeta>>) -> Vec<EndpointBlock> {
+        let block = |meta: BlockMeta| EndpointBlock {
             endpoint: self.name.clone(),
-            block: clock.block_ref(),
+            block: meta.block_ref(),
         };
-        clock.ok().flatten().map(block).into_iter().collect()
+        meta.ok().flatten().map(block).into_iter().collect()
     }
 
     pub(crate) fn unavailable(&self, reason: impl Into<String>) -> Error {

@@ -74,7 +74,7 @@ pub(crate) fn is_too_slow(elapsed: Duration, bytes: usize) -> bool {
     elapsed > PACE_AFTER && (bytes as f64) < elapsed.as_secs_f64() * PACE_BYTES_A_SECOND
 }
 
-/// How long the endpoint asked us to wait.
+/// The pause that the endpoint requested.
 pub(crate) fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     let seconds: f64 = value.trim().parse().ok()?;

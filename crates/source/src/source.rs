@@ -18,7 +18,7 @@ const RESTARTS_MAX: u32 = 5;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     pub chain_id: u64,
-    /// Hash of its first block, where the source can tell.
+    /// Hash of its first block, where the source knows it.
     pub genesis: Option<Hash32>,
 }
 
@@ -147,8 +147,8 @@ pub trait Source: Send + Sync + std::fmt::Debug {
         }
     }
 
-    /// Whether an endpoint reports that it is syncing: its head is not the chain's. False where it cannot
-    /// tell.
+    /// Whether an endpoint reports that it is syncing: its head is not the chain's. False where it does not
+    /// report that.
     async fn syncing(&self, endpoint: &str) -> Result<bool> {
         match self.inner() {
             Some(inner) => inner.syncing(endpoint).await,

@@ -100,7 +100,7 @@ impl Error {
 mod tests {
     use super::*;
 
-    /// A disk was full, and the log said `write object (path=…)` and nothing of the disk: the cause
+    /// A disk was full, and the log had `write object (path=…)` and nothing of the disk: the cause
     /// was kept beside the message, where no log and no answer of `/health` looks.
     #[test]
     fn the_cause_is_in_the_message() {

@@ -145,7 +145,7 @@ impl BlobStore for MemoryBlobs {
 
 fn cut(name: &str, bytes: &Bytes, range: &Range<u64>) -> Result<Bytes> {
     let len = check_range(name, bytes.len() as u64, range)?;
-    // The start lies within the object, so it fits.
+    // The start is within the object, so it fits.
     let start = range.start as usize;
     Ok(bytes.slice(start..start + len))
 }

@@ -209,10 +209,10 @@ mod tests {
     #[test]
     fn no_password_is_shown() {
         let meta = PostgresMeta::new("postgres://me:hunter2@localhost:1/db", "chain-1").unwrap();
-        let shown = format!("{meta:?}");
+        let printed = format!("{meta:?}");
         assert!(
-            shown.contains("chain-1") && !shown.contains("hunter2"),
-            "{shown}"
+            printed.contains("chain-1") && !printed.contains("hunter2"),
+            "{printed}"
         );
         for bad in [
             "postgres://me:hunter2@host:port/db",

@@ -48,7 +48,7 @@ impl TxFields<'_> {
     }
 
     /// How many fields a type with several forms has. Three chains use one number for deposits: their
-    /// fields tell them apart, and the root tells which form is right.
+    /// fields distinguish them, and the root shows which form is right.
     fn form(&self, kind: u8) -> usize {
         let has_gateway = self.number("gatewayFee").is_some();
         let is_ethereum = self.flag("ethCompatible") == Some(true);

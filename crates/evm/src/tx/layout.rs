@@ -32,7 +32,7 @@ impl As {
     }
 }
 
-/// Fields of the types that have several forms. The number of fields tells the forms apart.
+/// Fields of the types that have several forms. The number of fields distinguishes the forms.
 pub(super) const LEGACY_FIELDS: usize = 9;
 pub(super) const CELO_LEGACY_FIELDS: usize = 12;
 pub(super) const OP_DEPOSIT_FIELDS: usize = 8;

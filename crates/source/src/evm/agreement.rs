@@ -10,7 +10,7 @@ use chronolith_model::Hash32;
 use futures::FutureExt as _;
 use tokio::time::timeout;
 
-use super::fetch::{block_call, clock_of};
+use super::fetch::{block_call, meta_of};
 use super::reader::Reader;
 use super::rules::Checks;
 use super::source::EvmSource;
@@ -85,7 +85,7 @@ impl EvmSource {
         let header = self.header(endpoint, &hex(number)).await?;
         Ok(header.map(|header| EndpointBlock {
             endpoint: endpoint.name.clone(),
-            block: clock_of(&header).block_ref(),
+            block: meta_of(&header).block_ref(),
         }))
     }
 

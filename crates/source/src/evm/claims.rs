@@ -1,7 +1,7 @@
 //! Blocks that endpoints call empty although the bloom of the hashed header allows a log of the scope.
 //!
 //! Receipts decide it. An endpoint without them is not believed alone: another one must say the same
-//! of the same block, asked for it by its hash.
+//! of the same block, requested by its hash.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Whether a block that came without logs has none.
 //!
 //! An endpoint may be many nodes. One that does not have a block yet answers for its number with
-//! nothing, while another shows the header; asked for the block by its hash, it has to say so. Below
-//! an anchor all nodes have had the block for long, and nothing is asked, unless the bloom of the
+//! nothing, while another serves the header; a request by the hash of the block fails there. Below
+//! an anchor all nodes have had the block for long, and nothing is requested, unless the bloom of the
 //! hashed header allows a log and the endpoint cannot show receipts.
 
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ impl Fetcher<'_> {
 
     /// Whether a block that its bloom does not clear is taken as empty from an endpoint that has no
     /// receipts: another endpoint says so too and this one confirmed it by the block's hash, or the
-    /// settings ask for links only.
+    /// settings require links only.
     pub(super) fn takes_as_empty(
         &self,
         block: &WireBlock,

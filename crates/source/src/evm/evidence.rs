@@ -116,7 +116,7 @@ impl Evidence {
         });
     }
 
-    /// Notes a failure. Whether the rule is to be dropped, with these endpoints to be asked about it.
+    /// Notes a failure. Whether the rule is to be dropped, where these endpoints can show its failures.
     pub(crate) fn note(&self, failure: &Failure<'_>, endpoints: &[Arc<str>]) -> bool {
         let of_run = self.known.lock().note_run(failure, endpoints);
         self.known.lock().note_block(failure);
@@ -239,14 +239,14 @@ impl EvmSource {
                 endpoint.end_suspension();
             }
         } else if endpoints.len() == 1 {
-            // It is asked again soon: nothing else can tell whether the rule or the answer is wrong.
+            // It gets another request soon: nothing else can show whether the rule or the answer is wrong.
             endpoint.failed(error);
         } else {
             endpoint.report_bad(&error.to_string());
         }
     }
 
-    /// Endpoints that can be asked about a rule: without receipts none can fail their root.
+    /// Endpoints that can show failures of a rule: without receipts none can fail their root.
     fn endpoints_for(&self, rule: Rule) -> Vec<Arc<str>> {
         let can =
             |endpoint: &&Arc<Endpoint>| rule != Rule::ReceiptsRoot || endpoint.has(GET_RECEIPTS);

@@ -471,7 +471,7 @@ impl Fetcher<'_> {
             raw: None,
         };
         let block = Block {
-            clock: clock_of(wire),
+            clock: meta_of(wire),
             txs,
             logs: made,
             payload,
@@ -556,7 +556,7 @@ pub(super) fn no_batches<T>(answers: &[Answer<T>]) -> bool {
 }
 
 /// What a header says of its block's place.
-pub(crate) fn clock_of(wire: &WireBlock) -> BlockMeta {
+pub(crate) fn meta_of(wire: &WireBlock) -> BlockMeta {
     BlockMeta {
         number: wire.number(),
         hash: Hash32(wire.hash.0),

@@ -167,7 +167,7 @@ mod tests {
     async fn the_lowest_tag_of_those_that_have_a_say_counts() {
         for (other, expected) in [
             (heads(1_000, Some(936)), 936),
-            // One block behind the tip it still has a say.
+            // One block below the tip it still counts.
             (heads(999, Some(936)), 936),
             (heads(1_001, Some(1_001)), 1_000),
             // It knows no such tag.

@@ -4,7 +4,7 @@ use chronolith_model::{BlockRange, BlockRef};
 use futures::FutureExt as _;
 
 use super::claims::Claims;
-use super::fetch::{check_links, clock_of};
+use super::fetch::{check_links, meta_of};
 use super::rules::Refusal;
 use super::source::EvmSource;
 use super::wire::WireBlock;
@@ -21,7 +21,7 @@ pub(crate) struct Headers {
 
 impl EvmSource {
     /// The headers of a range from one endpoint that has the anchor, without transactions. Each
-    /// hashes to what it is called where the chain allows to tell, and names the one before it as
+    /// hashes to what it is called where the chain allows to check that, and names the one before it as
     /// its parent.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl EvmSource {
                     hashed &= source.verifier.header(header).map_err(refused)?;
                     covers &= source.verifier.commits(header).map_err(refused)?;
                 }
-                check_links(endpoint, headers.iter().map(clock_of))?;
+                check_links(endpoint, headers.iter().map(meta_of))?;
                 Ok(Headers {
                     headers,
                     hashed,

@@ -40,7 +40,7 @@ const TOO_LARGE: &[&str] = &[
     "10,000 logs",
 ];
 
-/// Parts that mean a limit on how often one may ask, which no smaller range helps against.
+/// Parts that mean a limit on the rate of requests, which no smaller range helps against.
 const TOO_OFTEN: &[&str] = &[
     "rate limit",
     "too many requests",

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use chronolith_model::{Proof, Tx};
 
-use super::fetch::{Fetcher, GET_BLOCK, block_call, clock_of};
+use super::fetch::{Fetcher, GET_BLOCK, block_call, meta_of};
 use super::wire::{WholeBlock, WireBlock, hex};
 use crate::error::Result;
 use crate::jsonrpc::call::Call;
@@ -51,9 +51,9 @@ impl Fetcher<'_> {
             return Some(Vec::new());
         }
         let all = wire.kept_bodies()?;
-        let clock = clock_of(wire);
+        let meta = meta_of(wire);
         // Celo lists the block for its own logs: it has no body.
-        let own = listed.iter().filter(|tx| !tx.is_block(&clock));
+        let own = listed.iter().filter(|tx| !tx.is_block(&meta));
         own.map(|tx| all.get(tx.index as usize).cloned()).collect()
     }
 

@@ -24,8 +24,8 @@ pub enum Oddity {
 }
 
 impl Oddity {
-    /// Whether a block may hold a transaction that is under no root and in no bloom. That none is shown
-    /// proves nothing: headers of such a block do not tell.
+    /// Whether a block may hold a transaction that is under no root and in no bloom. That none is
+    /// served proves nothing: headers of such a block do not cover it.
     pub(crate) fn may_hide(self, number: u64) -> bool {
         match self {
             Self::StateSync { rooted_from } => {

@@ -1,7 +1,7 @@
 //! Headers from one endpoint: single ones, and its newest block with the tags that a rule needs.
 //!
 //! Heads are requested in one request. Those of different endpoints do not go together, and neither
-//! do those that contradict each other: an endpoint may be many nodes behind one URL.
+//! do those that contradict each other: an endpoint may be many nodes at one URL.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use chronolith_model::BlockRef;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::fetch::{block_call, clock_of, is_too_large, no_batches};
+use super::fetch::{block_call, is_too_large, meta_of, no_batches};
 use super::hint::{Meaning, meaning};
 use super::verify::Verifier;
 use super::wire::{WireBlock, parse_quantity};
@@ -136,7 +136,7 @@ impl Reader<'_> {
 
     fn heads_from(&self, tags: Tags, blocks: Vec<Option<WireBlock>>) -> Result<(Heads, WireBlock)> {
         let mut blocks = blocks.into_iter();
-        let block_ref = |block: WireBlock| clock_of(&block).block_ref();
+        let block_ref = |block: WireBlock| meta_of(&block).block_ref();
         let mut tag = |has: bool| {
             has.then(|| blocks.next().flatten().map(block_ref))
                 .flatten()
@@ -144,7 +144,7 @@ impl Reader<'_> {
         let (finalized, safe) = (tag(tags.finalized), tag(tags.safe));
         let newest = blocks.next().flatten();
         let newest = newest.ok_or_else(|| self.endpoint.unavailable("no newest block"))?;
-        let head = clock_of(&newest).block_ref();
+        let head = meta_of(&newest).block_ref();
         let above = |block: Option<BlockRef>| block.is_some_and(|block| block.number > head.number);
         if above(finalized) || above(safe) {
             let reason = "a finalized or safe block above the newest".to_owned();
@@ -170,7 +170,7 @@ impl Reader<'_> {
         let hashed = self.verifier.header(&block);
         hashed.map_err(|refusal| refusal.of(&self.endpoint.name, block.number()))?;
         if let Some(requested) = requested.filter(|number| *number != block.number()) {
-            let what = format!("asked for block {requested}");
+            let what = format!("another block than the requested {requested}");
             return Err(self.endpoint.health.inconsistent(block.number(), what));
         }
         Ok(Some(block))

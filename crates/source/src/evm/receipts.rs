@@ -52,7 +52,7 @@ fn encode_receipt(receipt: &WireReceipt, bloom: &Bloom, outcome: Outcome, out: &
     let root = receipt.root.filter(|_| by_root);
     let succeeded = receipt.status == Some(1);
     let logs: usize = receipt.logs.iter().map(log_length).sum();
-    // The nonce is hashed only since there is a version, though nodes tell it for older ones too.
+    // The nonce is hashed only since there is a version, though nodes serve it for older ones too.
     let version = receipt.deposit_receipt_version;
     let deposit = version
         .filter(|_| kind == DEPOSIT)

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::claims::Claims;
 use super::elsewhere::Elsewhere;
 use super::evidence::Evidence;
-use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
+use super::fetch::{Fetcher, GET_RECEIPTS, meta_of};
 use super::finals::Finals;
 use super::heads::HeadListener;
 use super::ranges::{RangeSettings, Spans};
@@ -37,7 +37,7 @@ use crate::source::{
 
 /// How often a range is tried on all endpoints together.
 pub(super) const ATTEMPTS: usize = 12;
-/// Blocks of one part where no logs tell how much there is in them.
+/// Blocks of one part where no logs show how much there is in them.
 const UNWEIGHED_BLOCKS_MAX: u64 = 2_000;
 /// Requests for headers that one part of history takes.
 const PART_REQUESTS_MAX: u64 = 20;
@@ -59,7 +59,7 @@ pub struct EvmSettings {
     pub endpoints: Vec<EndpointSettings>,
     /// WebSocket URLs that announce new heads; one is used at a time.
     pub heads: Vec<String>,
-    /// Which tags the heads are asked for with: each is a call more.
+    /// Which tags are requested with the heads: each is a call more.
     pub tags: Tags,
     /// How logs are requested, where the endpoint can.
     pub strategy: Strategy,
@@ -203,7 +203,7 @@ impl EvmSource {
             return Ok(());
         };
         let there = self.header(endpoint, &hex(anchor.number)).await?;
-        let there = there.map(|block| clock_of(&block).block_ref());
+        let there = there.map(|block| meta_of(&block).block_ref());
         if there != Some(anchor) {
             let number = anchor.number;
             let reason = format!("it has another block {number} than the anchor");
@@ -282,7 +282,7 @@ impl EvmSource {
         }
     }
 
-    /// How many blocks to ask for the logs of: they are held together, with all that is wanted.
+    /// How many blocks to request the logs of: they are held together, with all that is wanted.
     fn part_blocks(&self, endpoint: &Endpoint, spans: &Spans, want: &Want) -> u64 {
         let blocks = spans.for_logs();
         let hashes = want.datasets.contains(Dataset::TxHashes);
@@ -421,7 +421,7 @@ impl Source for EvmSource {
             let tag = tag.clone();
             async move { source.header(endpoint, &tag).await }.boxed()
         });
-        Ok(block.await?.as_ref().map(clock_of))
+        Ok(block.await?.as_ref().map(meta_of))
     }
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {

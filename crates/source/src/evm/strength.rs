@@ -1,7 +1,7 @@
 //! Which endpoints can show what the chain's profile allows, and what is logged when none can.
 //!
 //! Only receipts prove a block's logs, and that a block which its bloom does not clear has none of a
-//! narrow scope. An endpoint without `eth_getBlockReceipts` is not asked while another one has it: by
+//! narrow scope. An endpoint without `eth_getBlockReceipts` gets no request while another one has it: by
 //! denying a method an endpoint would choose how well it is checked.
 
 use std::sync::Arc;

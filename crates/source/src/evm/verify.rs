@@ -50,7 +50,7 @@ impl Verifier {
         }
     }
 
-    /// The same, for blocks that are requested together: it tells which rules they failed.
+    /// The same, for blocks that are requested together: it has the rules that they failed.
     pub(crate) fn of_one_fetch(&self) -> Self {
         Self {
             checks: self.checks,
@@ -99,7 +99,7 @@ impl Verifier {
         })
     }
 
-    /// Whether the header hashes to what it is called. False where the chain does not allow to tell.
+    /// Whether the header hashes to what it is called. False where the chain does not allow to check that.
     pub(crate) fn header(&self, block: &WireBlock) -> Result<bool, Refusal> {
         if !self.checks.header_hash {
             return Ok(false);
@@ -281,7 +281,7 @@ impl Verifier {
         }
         let empty = block.tx_hashes.is_empty();
         let empty = empty && block.header().transactions_root == alloy_trie::EMPTY_ROOT_HASH;
-        // What is under no root is not proven, shown or not, however well the others are.
+        // What is under no root is not proven, served or not, however well the others are.
         if (empty || self.transactions(block)?) && !self.may_hide(block) {
             Ok(proof.with_transactions())
         } else {
@@ -327,7 +327,7 @@ impl Verifier {
     }
 
     /// Checks a block with the logs that were found for it. Only where all logs of the block were
-    /// asked for can the bloom tell whether one is missing.
+    /// requested can the bloom show whether one is missing.
     pub(crate) fn logs(
         &self,
         block: &WireBlock,
@@ -379,7 +379,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// Whether the header's bloom tells that a block without logs of this scope has none: all logs
+    /// Whether the header's bloom proves that a block without logs of this scope has none: all logs
     /// are compared with it, or it allows for none. One without bits may be one that was never filled.
     pub(crate) fn settles(&self, block: &WireBlock, scope: &Scope) -> bool {
         self.checks.bloom

@@ -299,7 +299,7 @@ mod tests {
         )
     }
 
-    /// An endpoint that shows hashes where whole transactions are asked for had them archived as bodies,
+    /// An endpoint that serves hashes where whole transactions are requested had them archived as bodies,
     /// and every question for one of them was an internal error.
     #[test]
     fn a_hash_is_no_whole_transaction() {
@@ -319,7 +319,7 @@ mod tests {
         assert!(whole(&block("")).unwrap().0.tx_hashes.is_empty());
     }
 
-    /// The price followed from a base fee that nothing proved, and what was said of it was dropped.
+    /// The price followed from a base fee that nothing proved, and the claimed price was dropped.
     #[test]
     fn a_price_is_kept_where_no_hash_covers_the_base_fee() {
         let word = B256::repeat_byte(3);

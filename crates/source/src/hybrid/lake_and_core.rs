@@ -136,7 +136,7 @@ impl Source for LakeAndCore {
 
     async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         match self.core.clock(number).await? {
-            Some(clock) => Ok(Some(clock)),
+            Some(meta) => Ok(Some(meta)),
             None => self.lake.clock(number).await,
         }
     }

@@ -1,6 +1,6 @@
 //! A Portal for final history, and endpoints for everything else.
 //!
-//! The endpoints say what the chain is: its heads, its tail, what a Portal cannot tell, and whether
+//! The endpoints say what the chain is: its heads, its tail, what a Portal does not serve, and whether
 //! the Portal is on it. A Portal delivers only blocks below one that the endpoints have too. An
 //! endpoint shows the header of each of them, which is hashed where the chain allows it, and the logs
 //! must fit its bloom. What the Portal fails to deliver, and what does not fit, comes from the endpoints.
@@ -35,7 +35,7 @@ const OPEN_BLOCKS_MAX: usize = 100;
 pub struct JointSource {
     portal: PortalSource,
     endpoints: EvmSource,
-    /// Held while it is requested, so that fetches that run together ask once.
+    /// Held while it is requested, so that fetches that run together share one request.
     agreement: AsyncMutex<Option<Agreement>>,
     paused_until: Mutex<Option<Instant>>,
 }
@@ -59,7 +59,7 @@ impl JointSource {
         }
     }
 
-    /// What the Portal delivers, as long as it brings anything: it may ask for a pause that is
+    /// What the Portal delivers, as long as it brings anything: it may request a pause that is
     /// longer than history can wait.
     ///
     /// # Errors
@@ -169,8 +169,8 @@ impl JointSource {
             let ours = self.at_endpoints(finalized.number, anchor).await?;
             (Some(finalized), ours)
         } else {
-            let clock = self.portal.clock(anchor.number).await?;
-            (clock.map(|block| block.block_ref()), Some(anchor))
+            let block = self.portal.clock(anchor.number).await?;
+            (block.map(|block| block.block_ref()), Some(anchor))
         };
         let (Some(through), Some(ours)) = (theirs, ours) else {
             return Ok(None);

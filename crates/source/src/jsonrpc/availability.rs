@@ -15,7 +15,7 @@ pub(super) struct Availability {
     backoff: Backoff,
     /// After failures; a success ends it.
     backing_off_until: Option<Instant>,
-    /// The endpoint asked for it, or contradicted itself; no success ends it.
+    /// The endpoint requested it, or contradicted itself; no success ends it.
     suspended_until: Option<Instant>,
 }
 

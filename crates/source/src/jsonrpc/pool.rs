@@ -71,7 +71,7 @@ impl Pool {
     /// An endpoint to use, once it is usable.
     pub(crate) async fn endpoint(&self, passed: &PassedOver<'_>) -> Result<Arc<Endpoint>> {
         let Some((endpoint, until)) = self.choose(passed) else {
-            return Err(Error::Invalid("no endpoint is left to ask".to_owned()));
+            return Err(Error::Invalid("no endpoint is left".to_owned()));
         };
         if let Some(until) = until {
             let most = Instant::now() + WAIT_MAX;

@@ -44,7 +44,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
     bytes: &[u8],
     calls: usize,
 ) -> Result<Vec<Answer<T>>, String> {
-    // What it begins with tells what it is, so that an error is about that.
+    // The first byte decides what it is, so that an error is about that.
     let is_list = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     let replies = if is_list {
         listed(bytes, calls)

@@ -1,5 +1,5 @@
-//! What of a URL may be a key, and texts without it: providers repeat in errors what they were asked
-//! with. And the public name of an endpoint.
+//! What of a URL may be a key, and texts without it: providers repeat requests in
+//! errors. And the public name of an endpoint.
 
 use reqwest::Url;
 
@@ -14,10 +14,10 @@ const LABEL_CHARS_MIN: usize = 8;
 const OWN_NETWORKS: [&str; 4] = ["internal", "lan", "local", "localhost"];
 
 /// What an endpoint is called: its host, and the port where it has one of its own. Providers put keys also
-/// in the first labels of a host, so that only the last two are shown.
+/// in the first labels of a host, so that only the last two are printed.
 pub(crate) fn name_of(url: &Url) -> String {
     let name = match hidden_labels(url) {
-        Some((_, shown)) => format!("…{shown}"),
+        Some((_, public)) => format!("…{public}"),
         None => url.host_str().unwrap_or("?").to_owned(),
     };
     match url.port() {
@@ -36,10 +36,10 @@ fn hidden_labels(url: &Url) -> Option<(&str, &str)> {
     let is_own = OWN_NETWORKS.contains(&host.get(last + 1..)?.trim_end_matches('.'));
     host.split_at_checked(second)
         .filter(|_| !is_own)
-        .map(|(hidden, shown)| (hidden, shown.trim_matches('.')))
+        .map(|(hidden, public)| (hidden, public.trim_matches('.')))
 }
 
-/// Parts of a URL that must not be shown, the longest first.
+/// Parts of a URL that must not be printed, the longest first.
 pub(crate) struct Secrets(Vec<String>);
 
 impl Secrets {

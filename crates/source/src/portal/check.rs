@@ -53,17 +53,17 @@ pub(crate) fn check(
         };
         let header = headers.headers.get(at);
         let header = header.ok_or_else(|| refusal("no endpoint shows its header"))?;
-        let shown = Shown {
+        let reference = Reference {
             header,
             oddity: checks.oddity,
         };
-        shown.check_place(one, want).map_err(refusal)?;
+        reference.check_place(one, want).map_err(refusal)?;
         if want.datasets.contains(Dataset::Logs) && has_bloom {
             let theirs = &header.header().logs_bloom;
-            let logs = shown.in_bloom(&one.block.logs);
+            let logs = reference.in_bloom(&one.block.logs);
             check_bloom(logs, theirs, &want.scope).map_err(refusal)?;
             let is_bare = one.block.logs.is_empty() && want.scope != Scope::All;
-            if is_bare && (shown.hidden().is_some() || bloom::may_hold(theirs, &want.scope)) {
+            if is_bare && (reference.hidden().is_some() || bloom::may_hold(theirs, &want.scope)) {
                 open.push(one.block.clock.number);
             }
         }
@@ -81,21 +81,21 @@ pub(crate) fn check(
     Ok(open)
 }
 
-/// A header that an endpoint showed, and what its chain's blocks hold.
-struct Shown<'a> {
+/// A header that an endpoint served, and what its chain's blocks hold.
+struct Reference<'a> {
     header: &'a WireBlock,
     oddity: Oddity,
 }
 
-impl Shown<'_> {
+impl Reference<'_> {
     /// Clock and transactions must be those of the header.
     fn check_place(&self, one: &Fetched, want: &Want) -> Result<(), &'static str> {
-        let (clock, header) = (&one.block.clock, self.header);
+        let (meta, header) = (&one.block.clock, self.header);
         let theirs = (header.number(), header.header().timestamp);
-        if clock.hash.0 != header.hash.0 || clock.parent_hash.0 != header.header().parent_hash.0 {
+        if meta.hash.0 != header.hash.0 || meta.parent_hash.0 != header.header().parent_hash.0 {
             return Err("the endpoints have another block there");
         }
-        if (clock.number, clock.timestamp) != theirs {
+        if (meta.number, meta.timestamp) != theirs {
             return Err("its number or time is not that of its header");
         }
         let txs = &one.block.txs;

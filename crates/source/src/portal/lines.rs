@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Whole lines, and what is behind the last of them.
+    /// Whole lines, and what is after the last of them.
     type Found = (Vec<Vec<u8>>, Vec<u8>);
 
     fn cut(pieces: &[&[u8]], bytes_max: usize) -> Result<Found, Stop<()>> {

@@ -28,8 +28,8 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Just the clock.
-    pub(crate) fn clock() -> Self {
+    /// Only number, hash, parent and time.
+    pub(crate) fn blocks_only() -> Self {
         Self {
             what: format!(r#","fields":{{"block":{{{BLOCK_FIELDS}}}}}"#),
             level: Verification::Linked,
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    fn asked(want: &Want) -> Value {
+    fn request(want: &Want) -> Value {
         let query = Query::new(want, Checks::NONE).unwrap();
         serde_json::from_str(&query.body(BlockRange::new(5, 9), Some(Hash32::ZERO))).unwrap()
     }
@@ -189,22 +189,22 @@ mod tests {
 
     #[test]
     fn no_more_is_asked_for_than_is_wanted() {
-        let clock = asked(&want(&[], Scope::All));
+        let bare = request(&want(&[], Scope::All));
         let block = json!({"number": true, "hash": true, "parentHash": true, "timestamp": true});
         let expected = json!({
             "type": "evm", "fromBlock": 5, "toBlock": 8, "includeAllBlocks": true,
             "parentBlockHash": Hash32::ZERO.to_string(), "fields": {"block": block},
         });
-        assert_eq!(clock, expected);
-        let body = Query::clock().body(BlockRange::one(7), None);
+        assert_eq!(bare, expected);
+        let body = Query::blocks_only().body(BlockRange::one(7), None);
         let mut one = expected;
         one.as_object_mut().unwrap().remove("parentBlockHash");
         (one["fromBlock"], one["toBlock"]) = (7.into(), 7.into());
         assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), one);
-        let txs = asked(&want(&[Dataset::TxHashes], Scope::All));
+        let txs = request(&want(&[Dataset::TxHashes], Scope::All));
         assert_eq!(txs["transactions"], json!([{}]));
         assert!(txs.get("logs").is_none() && txs["fields"].get("log").is_none());
-        let logs = asked(&want(&[Dataset::Logs], Scope::All));
+        let logs = request(&want(&[Dataset::Logs], Scope::All));
         assert_eq!(logs["logs"], json!([{}]));
         assert!(logs["fields"].get("transaction").is_none());
         let query = Query::new(&want(&[Dataset::Logs], Scope::All), Checks::ALL).unwrap();
@@ -245,7 +245,7 @@ mod tests {
                 json!([{"topic0": [t]}, {"address": [a], "topic0": [t]}]),
             ),
         ] {
-            let body = asked(&want(&[Dataset::Logs], Scope::only(entries.clone())));
+            let body = request(&want(&[Dataset::Logs], Scope::only(entries.clone())));
             assert_eq!(
                 body.get("logs").cloned().unwrap_or_default(),
                 expected,

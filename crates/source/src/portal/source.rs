@@ -202,7 +202,7 @@ impl PortalSource {
             return Ok(());
         }
         let there = self.clock(anchor.number).await?;
-        if there.map(|clock| clock.block_ref()) != Some(anchor) {
+        if there.map(|meta| meta.block_ref()) != Some(anchor) {
             let reason = format!("it has another block {} by now", anchor.number);
             return Err(self.client.health.unavailable(reason));
         }
@@ -274,7 +274,10 @@ impl Source for PortalSource {
 
     async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         let range = BlockRange::one(number);
-        match self.fetch_as(range, &Want::CLOCK, &Query::clock()).await {
+        match self
+            .fetch_as(range, &Want::CLOCK, &Query::blocks_only())
+            .await
+        {
             Ok(fetched) => Ok(fetched.first().map(|one| one.block.clock)),
             Err(Error::Missing { .. }) => Ok(None),
             Err(error) => Err(error),

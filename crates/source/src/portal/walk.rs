@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
         transactions.sort_unstable_by_key(|tx| tx.transaction_index);
         let datasets = self.rules.want.datasets;
         if !datasets.contains(Dataset::Logs) && !logs.is_empty() {
-            return Err("logs that were not asked for".to_owned());
+            return Err("logs that were not requested".to_owned());
         }
         self.check_logs(&logs, &header)?;
         let txs = if datasets.contains(Dataset::TxHashes) {
@@ -185,14 +185,14 @@ impl<'a> Walk<'a> {
             due = log.log_index.saturating_add(1);
             let topic0 = log.topics.first().map(|topic| topic.as_slice());
             if !self.rules.want.scope.admits(log.address.as_slice(), topic0) {
-                return Err(format!("log {} was not asked for", log.log_index));
+                return Err(format!("log {} was not requested", log.log_index));
             }
         }
         if self.rules.level < Verification::Bloom {
             return Ok(());
         }
         let theirs = header.logs_bloom.as_deref();
-        let theirs = theirs.ok_or("no bloom although it was asked for")?;
+        let theirs = theirs.ok_or("no bloom although it was requested")?;
         let hidden = self.rules.oddity.hidden(header.number, header.hash);
         let is_in_bloom = |log: &&LineLog| Some(log.transaction_hash) != hidden;
         let mut computed = Bloom::ZERO;
@@ -349,7 +349,7 @@ mod tests {
             (
                 &[],
                 vec![with(json!({"logs": [log(0, 0)]}))],
-                "not asked for",
+                "not requested",
             ),
             (
                 logs,
@@ -424,7 +424,7 @@ mod tests {
         }
     }
 
-    /// Logs of Celo's system calls name the block itself, behind its transactions.
+    /// Logs of Celo's system calls name the block itself, after its transactions.
     #[test]
     fn logs_of_the_block_itself_are_taken_where_they_can_be() {
         for (chain, taken) in [(42_220, true), (1, false)] {

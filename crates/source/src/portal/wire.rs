@@ -14,7 +14,7 @@ pub(crate) struct Line {
     pub(crate) transactions: Vec<LineTx>,
 }
 
-/// A block's header, the fields that we ask for.
+/// A block's header, the fields that are requested.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LineHeader {

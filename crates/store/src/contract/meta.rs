@@ -112,7 +112,7 @@ pub(super) async fn readers_cannot_swap(handles: MetaHandles) {
     );
 }
 
-/// All racers write the same bytes, so that a backend that tells them apart by content fails.
+/// All racers write the same bytes, so that a backend that distinguishes them by content fails.
 pub(super) async fn one_racer_wins_each_version(handles: MetaHandles) {
     let mut at = None;
     for _ in 0..RACED_VERSIONS {
@@ -167,7 +167,7 @@ fn the_one_winner(outcomes: &[Outcome]) -> Version {
             Err(error) => panic!("{error}"),
         }
     }
-    winner.expect("somebody wins")
+    winner.expect("one racer wins")
 }
 
 pub(super) async fn a_watcher_waits_for_another_version(handles: MetaHandles) {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Writes a small file, replacing the one that is there: whole or not at all. What is being written lies
+/// Writes a small file, replacing the one that is there: whole or not at all. What is being written is
 /// beside it with the extension `tmp`, so there is one writer at a time.
 ///
 /// # Errors

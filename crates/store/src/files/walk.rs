@@ -1,7 +1,7 @@
 //! Listing a directory tree in the order of the names, not of the directories.
 //!
 //! A directory sorts as its name with the slash that follows it: `a-b`, `a.b`, `a/b`, `ab`.
-//! Subtrees that lie before `after` or outside of the prefix are never opened.
+//! Subtrees that are before `after` or outside of the prefix are never opened.
 
 use std::path::Path;
 use std::{fs, io};

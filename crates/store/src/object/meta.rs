@@ -101,7 +101,7 @@ fn gone(seen: u64, newest: u64) -> Error {
 
 impl ObjectMeta {
     /// The record below `prefix`, for a writer. Lets racers try the store first: one that does not
-    /// refuse a second create cannot tell two writers apart, and is refused.
+    /// refuse a second create cannot distinguish two writers, and is refused.
     pub async fn open_writer(store: Arc<dyn ObjectStore>, prefix: &Path) -> Result<Self> {
         probe_create_only(&store, prefix, PROBE_RACERS).await?;
         Ok(Self::assume_create_only(store, prefix))
@@ -281,7 +281,7 @@ impl ObjectMeta {
             return Ok(());
         }
         Err(Error::without_cause(format!(
-            "swap record: too many versions since to tell who won (version={number}, newest={newest})"
+            "swap record: too many versions since to know which swap won (version={number}, newest={newest})"
         )))
     }
 

@@ -42,7 +42,7 @@ impl ObjectPlace {
     /// [`ObjectMeta::open_writer`].
     ///
     /// # Errors
-    /// When the store cannot be reached or cannot tell two writers apart.
+    /// When the store cannot be reached or cannot distinguish two writers.
     pub async fn writer(&self) -> Result<(ObjectMeta, ObjectBlobs)> {
         let meta = ObjectMeta::open_writer(self.store.clone(), &self.prefix).await?;
         Ok((meta, self.blobs()))

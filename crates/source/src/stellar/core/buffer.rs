@@ -351,8 +351,8 @@ mod tests {
         );
         assert_eq!(buffer.get(440).unwrap().block.clock.number, 440);
         assert!(buffer.get(400).is_none() && !buffer.reaches(400, 10));
-        let behind = buffer.take(BlockRange::new(500, 501), PATIENCE).await;
-        assert_eq!(behind.unwrap().unwrap_err(), End::Done);
+        let after = buffer.take(BlockRange::new(500, 501), PATIENCE).await;
+        assert_eq!(after.unwrap().unwrap_err(), End::Done);
     }
 
     #[tokio::test]
@@ -396,7 +396,7 @@ mod tests {
         buffer.take(BlockRange::new(2, 22), PATIENCE).await;
         assert!(thread.join().unwrap());
         assert!(buffer.was_full(), "there was none");
-        assert!(!buffer.was_full(), "it was told");
+        assert!(!buffer.was_full(), "it was reported");
         assert!(!buffer.is_over());
         buffer.end(End::Done);
         assert!(buffer.is_over());

@@ -160,10 +160,10 @@ mod tests {
         let (flow, writing) = (Flow::default(), || false);
         assert!(flow.is_dry(), "there is no pipe yet");
         let mut pipe = Pipe::make(&path, &flow, &writing).unwrap();
-        assert!(flow.is_dry(), "nobody wrote");
+        assert!(flow.is_dry(), "nothing was written");
         let mut core = File::options().write(true).open(&path).unwrap();
         core.write_all(&[1, 2]).unwrap();
-        assert!(!flow.is_dry(), "nobody has read it");
+        assert!(!flow.is_dry(), "it was not read");
         assert_eq!(pipe.read(&mut [0; 8]).unwrap(), 2);
         assert!(!flow.is_dry(), "it is not handed on");
         pipe.note_handed_on();

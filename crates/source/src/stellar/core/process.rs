@@ -23,7 +23,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 const STATE_CHANGE: &str = "Changing state ";
 const STATE_SYNCED: &str = "LM_SYNCED_STATE";
 
-/// How long core may take to end by itself once it was asked to: it closes its database in that time.
+/// How long core may take to end by itself after the signal: it closes its database in that time.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
@@ -121,8 +121,8 @@ impl Process {
         child.try_wait().ok().flatten()
     }
 
-    /// Ends it: it is asked to, and killed with all that it started where it does not end in time. Waits until it
-    /// is gone.
+    /// Ends it: by a signal, and by killing it with all that it started where it does not end in time. Waits
+    /// until it is gone.
     pub(crate) fn end(&self) {
         self.end_within(END_PATIENCE);
     }
@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Core was killed while it wrote its database. It is asked first, and has time; one that does not listen
+    /// Core was killed while it wrote its database. It gets a signal first, and has time; one that does not listen
     /// is killed after that.
     #[test]
     fn core_is_asked_to_end_before_it_is_killed() {

@@ -11,7 +11,7 @@ const SEED_FIRST: u8 = b'S';
 const SEED_CHARS: usize = 56;
 /// Fields of core's settings with such words hold secrets.
 const WORDS: [&str; 5] = ["SEED", "PASS", "SECRET", "TOKEN", "DATABASE"];
-/// What looks like it, and is for everybody.
+/// What looks like it, and is public.
 const PUBLIC: [&str; 1] = ["NETWORK_PASSPHRASE"];
 
 #[derive(Clone, Default)]
@@ -93,8 +93,8 @@ mod tests {
         ] {
             assert_eq!(quiet.hide(line), expected.unwrap_or(line));
         }
-        let shown = quiet.hide(&format!("seed={seed}, done"));
-        assert_eq!(shown, "seed=[hidden], done");
+        let printed = quiet.hide(&format!("seed={seed}, done"));
+        assert_eq!(printed, "seed=[hidden], done");
         let other = format!("S{}", "ZYX2".repeat(13)) + "CDE";
         assert_eq!(Quiet::default().hide(&other), "[hidden]");
         let public = other.replacen('S', "G", 1);

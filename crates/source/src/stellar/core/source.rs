@@ -297,8 +297,8 @@ impl State {
 /// A program by its path, or by its name where programs are.
 fn program(binary: &PathBuf) -> Result<PathBuf> {
     let missing = || {
-        let shown = binary.display();
-        Error::Invalid(format!("core: there is no program {shown}"))
+        let binary = binary.display();
+        Error::Invalid(format!("core: there is no program {binary}"))
     };
     if binary.components().count() > 1 {
         let absolute = std::path::absolute(binary).ok();

@@ -100,7 +100,7 @@ impl Running {
         }
     }
 
-    /// Whether core has more ledgers than it has handed on, as far as can be told. What is handed on by
+    /// Whether core has more ledgers than it has handed on, as far as is known. What is handed on by
     /// then must be looked at afterwards.
     pub(crate) fn is_behind(&self) -> bool {
         // Its own report comes first: it writes a ledger before it reports that none follows.

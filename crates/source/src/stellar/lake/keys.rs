@@ -1,6 +1,6 @@
 //! Names of a lake's objects, as SEP-54 has them.
 //!
-//! A name begins with how far its first ledger lies below the highest number there is, so that a listing
+//! A name begins with how far its first ledger is below the highest number there is, so that a listing
 //! in order begins with the newest object. Ledgers 0 and 1 are in no object, but they are counted: the
 //! first object of a lake with 64 ledgers in each holds 2 to 63.
 
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use crate::error::{Error, Result};
 
-/// The first ledger that any network tells of.
+/// The first ledger that any network publishes.
 pub(crate) const FIRST_LEDGER: u32 = 2;
 
 /// How objects are packed, the newer spelling first.
@@ -62,7 +62,7 @@ impl Layout {
         self.batches_per_partition
     }
 
-    /// Whether objects lie in partitions.
+    /// Whether objects are in partitions.
     pub(crate) fn has_partitions(self) -> bool {
         self.batches_per_partition > 1
     }

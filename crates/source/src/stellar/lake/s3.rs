@@ -12,7 +12,7 @@ use super::keys::Layout;
 use super::objects::{Failure, Newest, Objects, fits};
 use crate::error::{Error, Result};
 
-/// Characters of an error that are shown: an answer may be a page.
+/// Characters of an error that are reported: an answer may be a page.
 const SHOWN_CHARS_MAX: usize = 500;
 /// Objects of another layout that are passed over before the newest: a page of a listing.
 const OTHERS_MAX: usize = 1_000;
@@ -213,7 +213,7 @@ mod tests {
         S3 { store, prefix }
     }
 
-    /// A lake of millions of objects was listed to its end, and then said to be empty.
+    /// A lake of millions of objects was listed to its end, and then reported as empty.
     #[tokio::test]
     async fn a_lake_of_another_layout_is_not_listed_to_its_end() {
         let (layout, other) = (Layout::new(1, 1).unwrap(), Layout::new(1, 64).unwrap());
@@ -226,7 +226,7 @@ mod tests {
         for part in [key(newest), other.to_string(), OTHERS_MAX.to_string()] {
             assert!(reason.contains(&part), "{reason}");
         }
-        // What else lies there does not hide the lake.
+        // Other objects there do not hide the lake.
         let beside = (0..OTHERS_MAX - 2).map(|at| format!(".{at}"));
         let lake = bucket(beside.chain([key(2)])).await;
         assert_eq!(lake.newest(layout).await, Ok(Newest::Key(key(2))));

@@ -100,14 +100,14 @@ mod tests {
 
     #[test]
     fn a_few_objects_behind_the_last_are_looked_for() {
-        let behind = |ledgers_per_batch: u32, last: u32| {
+        let after = |ledgers_per_batch: u32, last: u32| {
             let layout = Layout::new(ledgers_per_batch, 1).unwrap();
             let search = Search::from(layout, layout.batch_of(last));
             let starts = search.after_hole().map(|batch| batch.start);
             starts.collect::<Vec<_>>()
         };
-        assert_eq!(behind(1, 100), [102, 103, 105, 109, 117, 133]);
-        assert_eq!(behind(64, 130), [256, 320, 448, 704, 1_216, 2_240]);
-        assert_eq!(behind(1, u32::MAX - 3), [u32::MAX - 1, u32::MAX]);
+        assert_eq!(after(1, 100), [102, 103, 105, 109, 117, 133]);
+        assert_eq!(after(64, 130), [256, 320, 448, 704, 1_216, 2_240]);
+        assert_eq!(after(1, u32::MAX - 3), [u32::MAX - 1, u32::MAX]);
     }
 }

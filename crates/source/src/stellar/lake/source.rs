@@ -108,7 +108,7 @@ impl LakeSource {
             return Ok(());
         }
         let there = self.clock(anchor.number).await?;
-        if there.is_some_and(|clock| clock.hash != anchor.hash) {
+        if there.is_some_and(|meta| meta.hash != anchor.hash) {
             let what = format!("it has another ledger {}", anchor.number);
             return Err(self.objects.health.unavailable(what));
         }
@@ -221,8 +221,8 @@ impl Source for LakeSource {
         };
         match self.objects.opened_of(ledger).await {
             Ok(opened) => {
-                let mut clocks = opened.blocks.iter().map(|block| block.clock);
-                Ok(clocks.find(|clock| clock.number == number))
+                let mut metas = opened.blocks.iter().map(|block| block.clock);
+                Ok(metas.find(|meta| meta.number == number))
             }
             Err(Unopened::Absent) => Ok(None),
             Err(Unopened::Failed(error)) => Err(error),
