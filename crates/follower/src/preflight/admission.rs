@@ -10,10 +10,9 @@ use std::sync::Arc;
 use anyhow::Error as AnyError;
 use async_trait::async_trait;
 use chronolith_archive::Archive;
-use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
-use chronolith_source::Subscription;
+use chronolith_model::{BlockMeta, BlockRange, BlockRef};
 use chronolith_source::{
-    DroppedRule, EndpointBlock, EndpointReport, Error, Fetched, Heads, Identity, Plan, Source, Want,
+    EndpointBlock, EndpointReport, Error, Fetched, Heads, Identity, Plan, Source, Want,
 };
 use tokio::sync::{OnceCell, watch};
 
@@ -43,7 +42,7 @@ pub struct Admission {
 #[derive(Debug)]
 enum Opened {
     AtOnce(Arc<dyn Source>),
-    /// A lake tells its layout before it can be read.
+    /// The layout of a lake must be known before it can be read.
     OnceReached(OnceCell<Arc<dyn Source>>),
 }
 
@@ -111,8 +110,8 @@ impl Admission {
 
     /// Warns of endpoints that are still catching up: the head that they show is not the chain's.
     async fn warn_of_syncing(&self, source: &dyn Source) {
-        let well = |endpoint: &EndpointReport| !endpoint.backing_off;
-        for endpoint in source.endpoints().into_iter().filter(well) {
+        let healthy = |endpoint: &EndpointReport| !endpoint.backing_off;
+        for endpoint in source.endpoints().into_iter().filter(healthy) {
             // One that does not answer is reported where blocks are fetched.
             if let Ok(true) = source.syncing(&endpoint.name).await {
                 let (chain, endpoint) = (&self.settings.name, &endpoint.name);
@@ -149,6 +148,11 @@ fn as_source_error(error: AnyError) -> Error {
 
 #[async_trait]
 impl Source for Admission {
+    /// For methods that take no block. Those that do are below: they make sure of the checks first.
+    fn inner(&self) -> Option<&dyn Source> {
+        self.known().map(|source| &**source)
+    }
+
     async fn identity(&self) -> Result<Identity, Error> {
         self.admitted().await?.identity().await
     }
@@ -183,18 +187,6 @@ impl Source for Admission {
         }
     }
 
-    fn note_archived(&self, number: u64) {
-        if let Some(source) = self.known() {
-            source.note_archived(number);
-        }
-    }
-
-    fn expect_genesis(&self, genesis: Hash32) {
-        if let Some(source) = self.known() {
-            source.expect_genesis(genesis);
-        }
-    }
-
     async fn syncing(&self, endpoint: &str) -> Result<bool, Error> {
         self.admitted().await?.syncing(endpoint).await
     }
@@ -213,14 +205,6 @@ impl Source for Admission {
         source.fetch_some(range, want, anchor).await
     }
 
-    async fn listen(&self) {
-        match self.known() {
-            Some(source) => source.listen().await,
-            // A lake has nothing to listen to, and a core beside it is polled.
-            None => std::future::pending().await,
-        }
-    }
-
     fn hints(&self) -> watch::Receiver<u64> {
         match self.known() {
             Some(source) => source.hints(),
@@ -228,30 +212,10 @@ impl Source for Admission {
         }
     }
 
-    fn subscription(&self) -> Subscription {
-        let source = self.known();
-        source.map_or(Subscription::Off, |source| source.subscription())
-    }
-
-    fn is_catching_up(&self) -> bool {
-        self.known().is_some_and(|source| source.is_catching_up())
-    }
-
-    fn note_next(&self, number: u64) {
-        if let Some(source) = self.known() {
-            source.note_next(number);
-        }
-    }
-
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if let Some(source) = self.known() {
             source.report_bad(endpoint, block, what);
         }
-    }
-
-    fn dropped_rules(&self) -> Vec<DroppedRule> {
-        let source = self.known();
-        source.map_or_else(Vec::new, |source| source.dropped_rules())
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {
