@@ -1,11 +1,10 @@
 //! Jobs that run between two rounds of a chain: a round writes to the archive, and what it knows above the
 //! archive must not change under it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use parking_lot::{Mutex, MutexGuard};
+use std::collections::VecDeque;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 type Job = BoxFuture<'static, ()>;
@@ -17,10 +16,14 @@ pub struct Closed;
 /// Jobs that wait for the end of a round.
 #[derive(Default)]
 pub struct Control {
-    waiting: Mutex<Vec<Job>>,
-    count: AtomicUsize,
-    closed: AtomicBool,
+    queue: Mutex<Queue>,
     requested: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    is_closed: bool,
 }
 
 impl Control {
@@ -38,12 +41,11 @@ impl Control {
             let _ = sender.send(job.await);
         };
         {
-            let mut waiting = self.lock();
-            if self.closed.load(Ordering::Acquire) {
+            let mut queue = self.queue.lock();
+            if queue.is_closed {
                 return Err(Closed);
             }
-            waiting.push(Box::pin(job));
-            self.count.store(waiting.len(), Ordering::Release);
+            queue.jobs.push_back(Box::pin(job));
         }
         self.requested.notify_one();
         receiver.await.map_err(|_| Closed)
@@ -51,15 +53,15 @@ impl Control {
 
     /// Refuses all jobs from now on, and drops those that wait.
     pub fn close(&self) {
-        let mut waiting = self.lock();
-        self.closed.store(true, Ordering::Release);
-        waiting.clear();
-        self.count.store(0, Ordering::Release);
+        *self.queue.lock() = Queue {
+            jobs: VecDeque::new(),
+            is_closed: true,
+        };
     }
 
     /// Whether a job waits: a long round should come to an end.
     pub fn is_requested(&self) -> bool {
-        self.count.load(Ordering::Acquire) > 0
+        !self.queue.lock().jobs.is_empty()
     }
 
     /// Waits until there is a job.
@@ -71,20 +73,13 @@ impl Control {
 
     /// Runs all jobs that wait.
     pub async fn run_waiting(&self) {
-        while let Some(job) = self.take() {
+        while let Some(job) = self.next() {
             job.await;
         }
     }
 
-    fn take(&self) -> Option<Job> {
-        let mut waiting = self.lock();
-        let first = (!waiting.is_empty()).then(|| waiting.remove(0));
-        self.count.store(waiting.len(), Ordering::Release);
-        first
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Job>> {
-        self.waiting.lock()
+    fn next(&self) -> Option<Job> {
+        self.queue.lock().jobs.pop_front()
     }
 }
 
