@@ -1,6 +1,5 @@
 //! One chain as the node runs it: its source, its archive, and the blocks between the two.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use chronolith_model::{BlockRange, BlockRef, ChainId, DatasetSet, Hash32, Proof}
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
 use chronolith_source::{Error as SourceError, Fetched, Heads, JointSource, Source, Want};
-
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::control::Control;
@@ -29,7 +28,7 @@ use crate::run_state::RunState;
 use crate::settings::{Finality, FollowSettings, Mode};
 use crate::stellar;
 
-/// A source that takes longer than this to answer is shown as unresponsive.
+/// A source that takes longer than this to answer is displayed as unresponsive.
 const ANSWER_AFTER: Duration = Duration::from_secs(5);
 
 /// How an error is logged.
@@ -40,14 +39,14 @@ pub enum Severity {
     Error,
 }
 
-/// What health, metrics and commands show of a chain.
+/// The status of a chain for health, metrics and commands.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// The source's newest block, and when it was seen to be that.
     pub source_head: Option<(BlockRef, Instant)>,
-    /// What is missing below the head and is to be fetched.
+    /// The blocks that are missing below the head and will be fetched.
     pub gaps: Option<String>,
-    /// Why nothing moves, where nothing does.
+    /// Why ingest makes no progress.
     pub error: Option<String>,
     /// When a round last succeeded.
     pub last_success: Option<Instant>,
@@ -201,8 +200,7 @@ impl Chain {
         source: Arc<dyn Source>,
         is_replica: bool,
     ) -> Result<Self> {
-        let rule = rule(&settings, is_replica);
-        let window = Window::above(rule, settings.tail_bytes, archive.health().head)?;
+        let window = Window::above(archive.health().head, &settings, is_replica)?;
         let l1 = match &settings.l1 {
             Some(l1) if !l1.endpoints.is_empty() => Some(L1::open(&settings, l1)?),
             // That chain is followed too: `share_l1` shares its source.
@@ -284,12 +282,12 @@ impl Chain {
 
     /// Notes that a block is known to be missing.
     pub fn note_missing(&self, number: u64) {
-        self.gaps().missing(number, Instant::now());
+        self.gaps.lock().missing(number, Instant::now());
     }
 
     /// Notes that a block is there, and how long it was known to be missing.
     pub fn note_there(&self, number: u64) {
-        let wait = self.gaps().there(number, Instant::now());
+        let wait = self.gaps.lock().there(number, Instant::now());
         if let Some(wait) = wait {
             self.meters.gap_wait.record(wait.as_secs_f64());
         }
@@ -300,14 +298,10 @@ impl Chain {
         let Some(head) = self.archive.health().head else {
             return;
         };
-        let waits = self.gaps().there_through(head.number, Instant::now());
+        let waits = self.gaps.lock().there_through(head.number, Instant::now());
         for wait in waits {
             self.meters.gap_wait.record(wait.as_secs_f64());
         }
-    }
-
-    fn gaps(&self) -> MutexGuard<'_, Gaps> {
-        self.gaps.lock()
     }
 
     /// The next block that the archive wants.
@@ -364,10 +358,8 @@ impl Chain {
 
     /// What is missing of the blocks that are wanted, up to one that is not.
     pub fn missing_below(&self, end: u64) -> Vec<BlockRange> {
-        let (settings, wanted) = (
-            &self.settings,
-            BlockRange::new(self.settings.start_block, end),
-        );
+        let settings = &self.settings;
+        let wanted = BlockRange::new(settings.start_block, end);
         self.archive
             .missing(wanted, settings.datasets, &settings.scope)
     }
@@ -375,17 +367,16 @@ impl Chain {
     /// Blocks between the first that is wanted and one that is not of which nothing is archived, whatever
     /// is kept of the others.
     pub fn holes_below(&self, end: u64) -> Vec<BlockRange> {
+        let covered = self.archive.coverage(DatasetSet::CLOCK, None).into_iter();
+        let ends = [BlockRange::new(end, end)];
         let mut holes = Vec::new();
         let mut at = self.settings.start_block;
-        for (covered, _) in self.archive.coverage(DatasetSet::CLOCK, None) {
+        for covered in covered.map(|(covered, _)| covered).chain(ends) {
             let until = covered.start.min(end);
             if at < until {
                 holes.push(BlockRange::new(at, until));
             }
             at = at.max(covered.end);
-        }
-        if at < end {
-            holes.push(BlockRange::new(at, end));
         }
         holes
     }
@@ -403,7 +394,7 @@ impl Chain {
     }
 
     /// Starts again above the archive: after history was filled below everything known.
-    pub fn reset_window(&self) -> Result<()> {
+    pub fn reset_window(&self) -> Result<(), FollowError> {
         let above = self.window_above_archive()?;
         *self.window() = above;
         self.note_moved();
@@ -411,29 +402,30 @@ impl Chain {
     }
 
     /// A window in which nothing is known above the archive.
-    pub fn window_above_archive(&self) -> Result<Window> {
-        let rule = rule(&self.settings, self.is_replica);
-        Window::above(rule, self.settings.tail_bytes, self.archive.health().head)
+    pub fn window_above_archive(&self) -> Result<Window, FollowError> {
+        let head = self.archive.health().head;
+        Window::above(head, &self.settings, self.is_replica)
     }
 }
 
 impl Window {
-    fn above(rule: Rule, tail_bytes: usize, head: Option<BlockRef>) -> Result<Self> {
-        let tracker = Tracker::new(rule, WindowSettings::default(), head).context("finality")?;
+    fn above(
+        head: Option<BlockRef>,
+        settings: &FollowSettings,
+        is_replica: bool,
+    ) -> Result<Self, FollowError> {
+        // On a replica the process that writes the archive decides what is final.
+        let rule = if is_replica {
+            Rule::Tag
+        } else {
+            settings.finality.rule()
+        };
+        let tracker = Tracker::new(rule, WindowSettings::default(), head);
         Ok(Self {
-            tracker,
-            tail: Tail::new(tail_bytes, head),
+            tracker: tracker.map_err(|error| FollowError::Other(format!("finality: {error}")))?,
+            tail: Tail::new(settings.tail_bytes, head),
             held: Held::default(),
         })
-    }
-}
-
-/// What makes a block final: the chain's rule, or the process that writes the archive.
-fn rule(settings: &FollowSettings, is_replica: bool) -> Rule {
-    if is_replica {
-        Rule::Tag
-    } else {
-        settings.finality.rule()
     }
 }
 
@@ -446,7 +438,7 @@ pub fn want_of(settings: &FollowSettings) -> Want {
     }
 }
 
-/// The chain's source, which is sure to serve this chain.
+/// The chain's source, once it is known to serve this chain.
 pub async fn open_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
     if let Some(stellar) = &settings.stellar {
         return stellar::open(&settings.name, stellar).await;
@@ -481,18 +473,13 @@ fn evm_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
     })
 }
 
-/// What blocks of its family look like.
-fn family(settings: &FollowSettings) -> ArchiveSettings {
-    let chain = ChainId(settings.chain_id);
-    match settings.stellar {
-        None => ArchiveSettings::evm(chain),
-        Some(_) => ArchiveSettings::stellar(chain),
-    }
-}
-
 /// What a chain's archive keeps.
 pub fn archive_settings(settings: &FollowSettings) -> ArchiveSettings {
-    let mut archive = family(settings);
+    let chain = ChainId(settings.chain_id);
+    let mut archive = match settings.stellar {
+        None => ArchiveSettings::evm(chain),
+        Some(_) => ArchiveSettings::stellar(chain),
+    };
     archive.datasets = settings.datasets;
     archive.scope = settings.scope.clone();
     archive.start_block = Some(settings.start_block);

@@ -48,8 +48,7 @@ impl Counters {
 
     /// The last reorgs, newest first.
     pub fn reorgs(&self) -> Vec<Reorg> {
-        let reorgs = self.reorgs.lock();
-        reorgs.iter().copied().collect()
+        self.reorgs.lock().iter().copied().collect()
     }
 
     /// Notes blocks when they come: what becomes final later came before.

@@ -1,4 +1,4 @@
-//! Whether a final block was replaced, as far as endpoints can tell.
+//! Whether a final block was replaced, as far as endpoints report.
 
 use chronolith_archive::Provenance;
 use chronolith_model::BlockRange;
@@ -7,12 +7,12 @@ use crate::chain::Chain;
 use crate::clock::now;
 use crate::error::FollowError;
 
-/// Asks everybody for the block at the archive's head, after an endpoint contradicted it.
+/// Requests the block at the archive's head from every endpoint, after one contradicted it.
 ///
 /// Where one of them still has it, it stays, and endpoints that have another one are reported. Where all
 /// have another one, or most of them and at least two, offering it halts the archive, durably and with
-/// both blocks named: the one that still has it may be stuck. A halt needs a person to end it, so one
-/// word is not enough for it unless there is only one endpoint to ask.
+/// both blocks named: the one that still has it may be stuck. Only an operator can end a halt, so the word of
+/// one endpoint is not enough for it, unless there is only one.
 ///
 /// # Errors
 /// The halt, or that it is not decided yet.
@@ -35,7 +35,7 @@ pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), Fol
     let alone = chain.source.endpoints().len() == 1;
     let Some(other) = second.or(others.first().filter(|_| alone)) else {
         return Err(FollowError::Unsettled(format!(
-            "block {number} is final here, but {contradicted_by} tells of another chain: waiting for a second endpoint to say which is right"
+            "block {number} is final here, but {contradicted_by} reports another chain: waiting for a second endpoint to say which is right"
         )));
     };
     let replaced = chain

@@ -142,7 +142,7 @@ async fn catch_up(chain: &Chain) -> Result<(), FollowError> {
     }
     let heads = chain.heads().await?;
     if let Health::Halted(halt) = chain.archive.health().health {
-        // Nothing would be taken, so nothing is fetched. That the source has moved is still shown.
+        // A halted archive takes no block, so none is fetched. The status still has the source's head.
         chain.note_source_head(heads.head);
         let reason = halt.reason;
         return Err(ArchiveError::Halted { reason }.into());
@@ -166,7 +166,7 @@ async fn catch_up(chain: &Chain) -> Result<(), FollowError> {
         // Also after a failure: what was archived before it lies below everything known.
         let reset = chain.reset_window();
         filled?;
-        reset.map_err(|error| FollowError::Other(error.to_string()))?;
+        reset?;
         if chain.is_at_end() {
             return chain.maintenance.check();
         }
@@ -179,8 +179,8 @@ async fn catch_up(chain: &Chain) -> Result<(), FollowError> {
     chain.maintenance.check()
 }
 
-/// A source whose newest block is below the archive shows nothing new, and was set back or is behind.
-/// Nothing is taken back for it, and people should know at once.
+/// A source whose newest block is below the archive has nothing new: it was set back or is syncing. The
+/// archive takes nothing back for it, and the operator should know at once.
 fn check_not_set_back(chain: &Chain, heads: &Heads) -> Result<(), FollowError> {
     let head = chain.archive.health().head;
     let Some(head) = head.filter(|head| head.number > heads.head.number) else {

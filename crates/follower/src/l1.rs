@@ -1,11 +1,10 @@
 //! The chain below an L2. Its head is followed, and dates what the L2's safe tag covers.
 //!
 //! An observation is a safe block with a head of L1 that was requested after it, so that no inclusion
-//! is dated too early. Only a head that is higher than the one before counts: an L1 that stands still
-//! or lags is as silent as one that is down. One that is higher than the time since allows is passed
-//! over: taken for true, it would confirm everything at once. All of this runs beside the L2, which never waits for it.
+//! is dated too early. Only a head that is higher than the one before counts: an L1 that does not advance
+//! or lags is as silent as one that is down. A head that is higher than the elapsed time allows is
+//! ignored: it would confirm everything at once. All of this runs beside the L2, which never waits for it.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use chronolith_finality::{Observation, ReportedBlock};
 use chronolith_model::BlockRef;
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{Error as SourceError, Source};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock::now;
@@ -118,11 +118,15 @@ impl L1 {
     pub async fn follow(&self) -> Infallible {
         loop {
             let changed = self.changed.notified();
-            let Some((safe, retreats)) = self.wish() else {
+            let (safe, retreats) = {
+                let state = self.state.lock();
+                (state.safe, state.retreats)
+            };
+            let Some(safe) = safe else {
                 changed.await;
                 continue;
             };
-            // Errors are kept with the endpoint, and shown when finality stalls by them.
+            // Errors are kept with the endpoint, and reported when finality stalls by them.
             if let Ok(heads) = self.source.heads().await {
                 self.take(safe, retreats, heads.head.number);
             }
@@ -133,7 +137,7 @@ impl L1 {
     /// Takes note of the L2's safe block. One that went back takes with it what was seen of it.
     pub fn note_safe(&self, safe: Option<BlockRef>) {
         let Some(safe) = safe else { return };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let before = state.safe.replace(safe);
         let back = before.is_some_and(|before| {
             safe.number < before.number || (safe.number == before.number && safe != before)
@@ -150,7 +154,7 @@ impl L1 {
     /// Waits a moment for a first observation, once.
     pub async fn wait_once(&self) {
         let first = || {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let waited = std::mem::replace(&mut state.waited, true);
             !waited && state.observed.is_none()
         };
@@ -171,12 +175,12 @@ impl L1 {
 
     /// The newest observation.
     pub fn observed(&self) -> Option<Observed> {
-        self.lock().observed
+        self.state.lock().observed
     }
 
     /// What it means to the tracker; it carries the time of the observation.
     pub fn seen(&self) -> Observation {
-        let state = self.lock();
+        let state = self.state.lock();
         match (state.observed, state.safe) {
             (Some(observed), _) => Observation {
                 safe: Some(ReportedBlock::from(observed.safe)),
@@ -202,21 +206,16 @@ impl L1 {
         let endpoints = self.source.endpoints();
         let down = endpoints.iter().find(|endpoint| endpoint.backing_off);
         let error = down.and_then(|endpoint| endpoint.last_error.clone());
-        let (id, head) = (self.chain_id, self.lock().head.map(|(head, _)| head));
+        let (id, head) = (self.chain_id, self.state.lock().head.map(|(head, _)| head));
         match (error, head) {
             (Some(error), _) => format!("chain {id}: {error}"),
             (None, Some(head)) => format!("chain {id}: its head stands at {head}"),
-            (None, None) => format!("chain {id}: it was not heard of yet"),
+            (None, None) => format!("chain {id}: it has not answered yet"),
         }
     }
 
-    fn wish(&self) -> Option<(BlockRef, u64)> {
-        let state = self.lock();
-        Some((state.safe?, state.retreats))
-    }
-
     fn take(&self, safe: BlockRef, retreats: u64, head: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let seen = Instant::now();
         match (state.head, state.unconfirmed) {
             (Some((before, _)), _) if head <= before => return,
@@ -242,10 +241,6 @@ impl L1 {
             });
             self.changed.notify_waiters();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 

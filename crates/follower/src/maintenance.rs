@@ -1,13 +1,13 @@
 //! Maintenance beside ingest: merges, the transition of ranges that are full, and the removal of what they
 //! leave. It takes long where a range is long, and new blocks must not wait for it.
 
-use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_archive::GcMode;
 use chronolith_model::ErrorKind;
+use parking_lot::Mutex;
 
 use crate::BACKOFF;
 use crate::chain::Chain;
@@ -31,8 +31,7 @@ pub struct MaintenanceStatus {
 impl MaintenanceStatus {
     /// The error of the last step, while it failed.
     pub fn check(&self) -> Result<(), FollowError> {
-        let error = self.error.lock();
-        match error.clone() {
+        match self.error.lock().clone() {
             Some((kind, message)) => Err(FollowError::Maintenance { kind, message }),
             None => Ok(()),
         }
@@ -44,8 +43,7 @@ impl MaintenanceStatus {
 
     /// Ranges as they were when they were last looked at.
     pub fn ranges(&self) -> Option<Arc<Ranges>> {
-        let seen = self.seen.lock();
-        seen.clone()
+        self.seen.lock().clone()
     }
 }
 
@@ -81,7 +79,7 @@ async fn run(chain: &Chain) -> Infallible {
         match done {
             Ok(()) => {
                 backoff.reset();
-                // Whoever tells of moves lives as long as the chain.
+                // The sender lives as long as the chain.
                 let _ = moves.changed().await;
             }
             Err(_) => tokio::time::sleep(backoff.next()).await,

@@ -5,6 +5,7 @@ use chronolith_archive::{
     Archive, Geometry, LedgerPhase, RangeReport, RangeState, Result, TxHashPhase,
 };
 
+use crate::clock::now;
 use crate::run_state::RunState;
 
 /// Ranges that are listed before anything of them is archived. No plan has more.
@@ -116,7 +117,7 @@ fn next_range(geometry: Geometry, all: &[RangeReport], head: Option<u64>) -> Opt
 }
 
 /// Does all maintenance that is due.
-pub async fn settle(archive: &Archive, now: impl Fn() -> u64) -> Result<()> {
+pub async fn settle(archive: &Archive) -> Result<()> {
     while archive.maintain_at(now()).await? {}
     Ok(())
 }

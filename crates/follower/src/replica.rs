@@ -13,7 +13,7 @@ use crate::{maintenance, walk};
 
 /// How often a reader looks for a newer state: within a second it must be seen.
 pub const REFRESH_EVERY: Duration = Duration::from_millis(250);
-/// Blocks that the tail may hold: a writer that is further behind must catch up first.
+/// Blocks that the tail may hold: a writer that lags more must catch up first.
 const BLOCKS_MAX: u64 = 10_000;
 
 /// Follows the head for ever.
@@ -49,8 +49,7 @@ pub async fn align(chain: &Chain) -> Result<(), FollowError> {
     };
     if !is_ours {
         // The writer continued without us, took blocks back, or is on another fork than our tail.
-        let reset = chain.reset_window();
-        return reset.map_err(|error| FollowError::Other(error.to_string()));
+        return chain.reset_window();
     }
     let mut window = chain.window();
     window.tracker.observe(&Observation {

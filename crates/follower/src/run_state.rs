@@ -46,7 +46,7 @@ impl RunState {
         }))
     }
 
-    /// Remembers that a chain is run with these settings. Whoever calls writes its archive.
+    /// Records that a chain is run with these settings. Only the writer of its archive calls this.
     pub fn note(settings: &FollowSettings, notes: &Path) -> Result<()> {
         let path = notes.join(FILE);
         if fs::read(&path).is_ok_and(|text| serde_json::from_slice::<Self>(&text).is_err()) {
@@ -59,7 +59,7 @@ impl RunState {
         if before == after && path.exists() {
             return Ok(());
         }
-        let written = after.store(&path);
+        let written = replace_file(&path, &serde_json::to_vec(&after)?);
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 
@@ -77,11 +77,7 @@ impl RunState {
         }
     }
 
-    fn store(&self, path: &Path) -> Result<()> {
-        Ok(replace_file(path, &serde_json::to_vec(self)?)?)
-    }
-
-    /// What the mode is called. Who follows a chain streams, whatever was fetched before.
+    /// The name of the mode. Following a chain is streaming, whatever was fetched before.
     pub fn mode(&self) -> &'static str {
         if self.is_backfill {
             "backfill"

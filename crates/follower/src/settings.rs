@@ -30,13 +30,13 @@ pub struct FollowSettings {
     pub endpoints: Vec<EndpointSettings>,
     /// A dataset of Portal: for all blocks, or for final history where there are endpoints too.
     pub portal: Option<PortalSettings>,
-    /// WebSocket URLs that tell of new heads.
+    /// WebSocket URLs that announce new heads.
     pub heads: Vec<String>,
     pub start_block: u64,
     pub mode: Mode,
     pub ranges: RangePlan,
     pub finality: Finality,
-    /// The chain below, where finality needs its head.
+    /// L1, where finality needs its head.
     pub l1: Option<L1Settings>,
     pub datasets: DatasetSet,
     pub scope: Scope,
@@ -100,9 +100,7 @@ impl FollowSettings {
             ranges: RangePlan::default(),
             finality: Finality::Finalized,
             l1: None,
-            datasets: [Dataset::Headers, Dataset::Logs, Dataset::TxHashes]
-                .into_iter()
-                .fold(DatasetSet::CLOCK, DatasetSet::with),
+            datasets: DatasetSet::of(&[Dataset::Headers, Dataset::Logs, Dataset::TxHashes]),
             scope: Scope::All,
             level: Verification::Claimed,
             checks: Checks::ALL,

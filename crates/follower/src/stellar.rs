@@ -13,10 +13,8 @@ use crate::settings::{FollowSettings, StellarSettings};
 /// refused in any case.
 pub fn open_at_once(settings: &StellarSettings) -> Result<Option<Arc<dyn Source>>> {
     let core = settings.core.clone().map(CoreSource::new).transpose()?;
-    Ok(match (&settings.lake, core) {
-        (None, Some(core)) => Some(Arc::new(core)),
-        _ => None,
-    })
+    let core = core.filter(|_| settings.lake.is_none());
+    Ok(core.map(|core| Arc::new(core) as Arc<dyn Source>))
 }
 
 /// Opens the source of a chain that is one of Stellar.
@@ -44,7 +42,8 @@ pub async fn open_lake_alone(name: &str, settings: &StellarSettings) -> Result<A
     match lake(name, settings).await? {
         Some(lake) => Ok(Arc::new(lake)),
         None => bail!(
-            "its ledgers come from a core, which the process that writes runs: without a lake,              `chronolith serve` shows what is archived, and --follow adds nothing"
+            "its ledgers come from a core, which the process that writes runs: without a lake, \
+             `chronolith serve` shows what is archived, and --follow adds nothing"
         ),
     }
 }
@@ -59,8 +58,8 @@ async fn lake(name: &str, settings: &StellarSettings) -> Result<Option<LakeSourc
     Ok(Some(lake))
 }
 
-/// Looks at the newest ledger, which tells of the wrong network. A damaged object does not keep the
-/// program from starting: what is archived is served, and the rounds tell of it.
+/// Reads the newest ledger: one of another network is refused. A damaged object does not keep the program
+/// from starting: what is archived is served, and the rounds report the object.
 async fn check(name: &str, lake: &LakeSource) -> Result<()> {
     match lake.heads().await {
         Err(error) if error.kind() == ErrorKind::Disagreement => {

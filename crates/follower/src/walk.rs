@@ -23,7 +23,7 @@ const STEP_BLOCKS: u64 = 64;
 const BACK_MAX: usize = 4_096;
 
 /// Walks to the source's head. What becomes final on the way is archived on the way, so that the
-/// tail stays small however far behind we are.
+/// tail stays small however large the lag is.
 pub async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), FollowError> {
     if replaced(chain, heads.head) {
         let at_head = fetch(chain, BlockRange::one(heads.head.number)).await?;
@@ -146,8 +146,7 @@ async fn fetch(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, FollowE
 /// Offers blocks in order, going back where they stand on a fork.
 async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Result<(), FollowError> {
     // The next to offer is the last.
-    let mut due: Vec<Fetched> = fetched;
-    due.reverse();
+    let mut due: Vec<Fetched> = fetched.into_iter().rev().collect();
     let mut syncing = HashMap::new();
     while let Some(one) = due.pop() {
         let shown_by = Endpoint {
@@ -155,7 +154,7 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
             syncing: is_deep_reorg(chain, &one) && is_syncing(chain, &one, &mut syncing).await?,
         };
         let number = one.block.clock.number;
-        let Some(Returned { one, why }) = offer(chain, &shown_by, one)? else {
+        let Some((one, why)) = offer(chain, &shown_by, one)? else {
             chain.note_there(number);
             continue;
         };
@@ -194,7 +193,7 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
     Ok(())
 }
 
-/// Whether a block would replace more of ours than an endpoint may that is behind us or syncing.
+/// Whether a block would replace more of our blocks than an endpoint may that is syncing or below our head.
 fn is_deep_reorg(chain: &Chain, one: &Fetched) -> bool {
     let clock = &one.block.clock;
     let tracker = &chain.window().tracker;
@@ -221,12 +220,7 @@ async fn is_syncing(
     Ok(syncing)
 }
 
-/// A block that was not taken comes back with the reason.
-struct Returned {
-    one: Fetched,
-    why: NotTaken,
-}
-
+/// Why a block was not taken.
 enum NotTaken {
     /// Too much waits for finality already, for this reason.
     NoRoom(String),
@@ -236,13 +230,12 @@ enum NotTaken {
     Violation,
 }
 
-/// Offers a block to tracker and tail; none where they took it.
+/// Offers a block to tracker and tail. One that they do not take comes back with the reason.
 fn offer(
     chain: &Chain,
     shown_by: &Endpoint,
     one: Fetched,
-) -> Result<Option<Returned>, FollowError> {
-    let returned = |one: Fetched, why: NotTaken| Ok(Some(Returned { one, why }));
+) -> Result<Option<(Fetched, NotTaken)>, FollowError> {
     let mut window = chain.window();
     let window = &mut *window;
     let clock = &one.block.clock;
@@ -254,7 +247,7 @@ fn offer(
             "the blocks that wait for finality fill the memory for them: no new block is accepted until \
              some are final; raise tailMib if this lasts (blocks={blocks}, tailMib={mib})"
         );
-        return returned(one, NotTaken::NoRoom(why));
+        return Ok(Some((one, NotTaken::NoRoom(why))));
     }
     let depth = window.tracker.reorg_depth(clock.number);
     let known = window.tracker.hash_at(clock.number);
@@ -266,17 +259,17 @@ fn offer(
         Ok(steps) => steps,
         Err(Fault::ParentUnknown { wanted, hash }) => {
             let (number, hash) = (wanted, Some(hash));
-            return returned(one, NotTaken::Before { number, hash });
+            return Ok(Some((one, NotTaken::Before { number, hash })));
         }
         Err(Fault::Gap { expected, .. }) => {
             let (number, hash) = (expected, None);
-            return returned(one, NotTaken::Before { number, hash });
+            return Ok(Some((one, NotTaken::Before { number, hash })));
         }
         Err(Fault::FinalityViolation { .. } | Fault::Below { .. }) => {
-            return returned(one, NotTaken::Violation);
+            return Ok(Some((one, NotTaken::Violation)));
         }
         Err(fault @ Fault::WindowFull { .. }) => {
-            return returned(one, NotTaken::NoRoom(fault.to_string()));
+            return Ok(Some((one, NotTaken::NoRoom(fault.to_string()))));
         }
     };
     let done = follow(chain, window, steps, one);
@@ -305,9 +298,8 @@ fn follow(
             Step::Finalize(_) => Ok(()),
         };
         if let Err(error) = done {
-            // The tracker is where the tail is not: both start again above the archive.
-            let reset = chain.window_above_archive();
-            *window = reset.map_err(|error| FollowError::Other(error.to_string()))?;
+            // Tracker and tail differ: both start again above the archive.
+            *window = chain.window_above_archive()?;
             return Err(FollowError::Unsettled(error.to_string()));
         }
     }
@@ -320,10 +312,9 @@ fn roll_back(chain: &Chain, window: &mut Window, to: BlockRef) -> Result<(), Tai
     let gone = window.tail.rollback(to)?;
     let blocks = gone.len();
     if let Some(from) = from.filter(|_| blocks > 0) {
-        let (at, depth) = (now(), blocks as u64);
         chain.seen.note_reorg(Reorg {
-            at,
-            depth,
+            at: now(),
+            depth: blocks as u64,
             from,
             to,
         });

@@ -46,12 +46,13 @@ pub async fn run(chain: &Chain, history: &History) -> Result<(), FollowError> {
         let (archived, gathered) =
             tokio::join!(archive(chain, due), gather(chain, &mut fetches, &mut held));
         archived?;
-        if let Some(end) = gathered.end {
-            // What came before a failure is as good as ever.
-            archive(chain, gathered.blocks).await?;
+        let (blocks, end) = gathered;
+        due = blocks;
+        if let Some(end) = end {
+            // A failure does not affect the blocks before it.
+            archive(chain, due).await?;
             return end;
         }
-        due = gathered.blocks;
         if chain.control.is_requested() {
             archive(chain, due).await?;
             return Err(FollowError::Interrupted);
@@ -70,16 +71,14 @@ async fn archive(chain: &Chain, blocks: Vec<Fetched>) -> Result<(), FollowError>
     Ok(())
 }
 
-/// Blocks that came, each named as its parent by the one after it.
-struct Gathered {
-    blocks: Vec<Fetched>,
-    /// Whether these are the last, and why.
-    end: Option<Result<(), FollowError>>,
-}
-
 /// Collects blocks until they are worth archiving: many small pieces would each be written, and then
-/// written again together.
-async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>) -> Gathered {
+/// written again together. Each block is named as its parent by the next one. The second value is there where
+/// these are the last blocks, and says why.
+async fn gather(
+    chain: &Chain,
+    fetches: &mut Fetches,
+    held: &mut Option<Fetched>,
+) -> (Vec<Fetched>, Option<Result<(), FollowError>>) {
     let mut blocks = Vec::new();
     let (mut weight, mut payload) = (0, 0);
     let began = Instant::now();
@@ -98,31 +97,20 @@ async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>
                 linked(&chain.source, held.take(), fetched)
             }
             Some(Err(error)) => Err(error),
-            None => {
-                let end = Some(Ok(()));
-                return Gathered { blocks, end };
-            }
+            None => return (blocks, Some(Ok(()))),
         };
         let mut fetched = match next {
             Ok(fetched) => fetched,
-            Err(error) => {
-                let end = Some(Err(error));
-                return Gathered { blocks, end };
-            }
+            Err(error) => return (blocks, Some(Err(error))),
         };
         *held = fetched.pop();
-        weight += fetched.len()
-            + fetched
-                .iter()
-                .map(|one| one.block.logs.len())
-                .sum::<usize>();
-        payload += fetched
-            .iter()
-            .map(|one| payload_bytes(&one.block))
-            .sum::<u64>();
+        for one in &fetched {
+            weight += 1 + one.block.logs.len();
+            payload += payload_bytes(&one.block);
+        }
         blocks.extend(fetched);
     }
-    Gathered { blocks, end: None }
+    (blocks, None)
 }
 
 /// What a block's payload takes.
@@ -157,8 +145,8 @@ pub fn parts(range: BlockRange, step: u64) -> impl Iterator<Item = BlockRange> {
     starts.map(move |start| BlockRange::new(start, start.saturating_add(step).min(range.end)))
 }
 
-/// Two endpoints, or one at two times, are on different chains. Nothing of it was archived; the endpoint
-/// that delivered the older block is tried last from now on.
+/// Two endpoints, or one at two times, are on different chains. Neither block was archived; the endpoint
+/// that delivered the older one is tried last from now on.
 fn check_link(
     source: &Arc<dyn Source>,
     before: &Fetched,
@@ -227,16 +215,11 @@ async fn append(
 ) -> Result<(), FollowError> {
     let endpoint = provenance.source.as_str();
     let first = blocks.first().map(|block| block.clock.block_ref());
-    match chain
-        .archive
-        .ingest_finalized_blocks(blocks, provenance)
-        .await
-    {
+    let ingested = chain.archive.ingest_finalized_blocks(blocks, provenance);
+    match ingested.await {
         Ok(IngestOutcome::Appended { head, blocks }) => {
-            chain
-                .meters
-                .verified(provenance.proof.logs())
-                .increment(blocks);
+            let verified = chain.meters.verified(provenance.proof.logs());
+            verified.increment(blocks);
             tracing::debug!(chain = %chain.settings.name, head = head.number, "archived");
             Ok(())
         }

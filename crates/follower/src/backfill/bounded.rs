@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 
-use anyhow::{Error, Result, bail};
+use anyhow::{Error, Result, bail, ensure};
 use chronolith_archive::{RangeReport, RangeState};
 use chronolith_model::{BlockRange, BlockRef};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -229,12 +229,8 @@ pub(super) async fn fill_all(
         let mut errors = Vec::new();
         loop {
             let free = slots.borrow_and_update().saturating_sub(running.len());
-            running.extend(
-                waiting
-                    .by_ref()
-                    .take(free)
-                    .map(|(id, gaps)| fill_range(chain, id, gaps, anchor)),
-            );
+            let next = waiting.by_ref().take(free);
+            running.extend(next.map(|(id, gaps)| fill_range(chain, id, gaps, anchor)));
             if running.is_empty() && waiting.len() == 0 {
                 break;
             }
@@ -270,10 +266,8 @@ pub(super) fn missing(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
         while at < gap.end {
             let id = geometry.id_of(at).unwrap_or(0);
             let end = geometry.blocks_of(id).end.max(at + 1).min(gap.end);
-            by_range
-                .entry(id)
-                .or_default()
-                .push(BlockRange::new(at, end));
+            let gaps = by_range.entry(id).or_default();
+            gaps.push(BlockRange::new(at, end));
             at = end;
         }
     }
@@ -335,10 +329,8 @@ async fn judge(chain: &Chain, abandoned: &[String]) -> Result<()> {
         match range.state {
             RangeState::Complete if is_there => {}
             RangeState::Failed => {
-                let cause = range
-                    .failure
-                    .as_ref()
-                    .map_or("", |failure| failure.cause.as_str());
+                let failure = range.failure.as_ref();
+                let cause = failure.map_or("", |failure| failure.cause.as_str());
                 let _ = write!(
                     bad,
                     "\n  range {id} (blocks {first}-{last}) is FAILED: {cause}; repair it, then \
@@ -356,10 +348,10 @@ async fn judge(chain: &Chain, abandoned: &[String]) -> Result<()> {
     for cause in abandoned {
         let _ = write!(bad, "\n  abandoned: {cause}");
     }
-    if bad.is_empty() {
-        tracing::info!(chain = %name, start, end, "every requested block is archived");
-        Ok(())
-    } else {
-        bail!("chain {name}: not every range is complete:{bad}")
-    }
+    ensure!(
+        bad.is_empty(),
+        "chain {name}: not every range is complete:{bad}"
+    );
+    tracing::info!(chain = %name, start, end, "every requested block is archived");
+    Ok(())
 }

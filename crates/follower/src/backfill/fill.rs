@@ -162,13 +162,10 @@ impl Filler<'_> {
         }
         let mut covered = self.archive.coverage(DatasetSet::CLOCK, None).into_iter();
         let after = covered.find(|(covered, _)| covered.end > range.end);
-        let Some((covered, _)) = after else {
+        let Some(((covered, _), pinned)) = after.zip(self.archive.pin()) else {
             return Ok(None);
         };
         let number = covered.start.max(range.end);
-        let Some(pinned) = self.archive.pin() else {
-            return Ok(None);
-        };
         match pinned.block_by_number(number).await {
             Ok(clock) => Ok(Some(clock.block_ref())),
             Err(ArchiveError::Corrupt { .. }) => Ok(None),
@@ -268,11 +265,8 @@ impl<'a> Steps<'a> {
 
     /// The blocks to doubt where what was taken does not fit.
     fn suspects(&self) -> impl Iterator<Item = &(BlockRef, Arc<str>)> {
-        let is_whole = self.job.checkpoints.is_none();
-        self.first
-            .iter()
-            .filter(move |_| is_whole)
-            .chain(&self.last)
+        let first = self.first.iter().filter(|_| self.job.checkpoints.is_none());
+        first.chain(&self.last)
     }
 
     /// The block after those that were taken.
@@ -335,7 +329,7 @@ async fn push(fill: &mut Fill, blocks: Vec<Fetched>) -> Result<(), ArchiveError>
     Ok(())
 }
 
-/// Waits while there is too much garbage: it is collected meanwhile, and to drop what was filled so
+/// Waits while there is too much garbage: it is collected meanwhile, and dropping what was filled so
 /// far would make more of it.
 async fn await_room(fill: &Fill) -> Result<(), ArchiveError> {
     let mut logged = false;

@@ -45,9 +45,8 @@ async fn fill_gaps(chain: &Chain) -> Infallible {
     loop {
         let missing = bounded::missing(chain);
         let blocked = blocked(chain, &missing);
-        let why = blocked
-            .clone()
-            .or(error.take().map(|error| error.to_string()));
+        let failed = error.take().map(|error| error.to_string());
+        let why = blocked.clone().or(failed);
         note(chain, &missing, why.as_deref());
         if missing.is_empty() || blocked.is_some() {
             tokio::time::sleep(CHECK_EVERY).await;
@@ -113,8 +112,7 @@ fn note(chain: &Chain, missing: &BTreeMap<u64, Vec<BlockRange>>, why: Option<&st
     let before = std::mem::replace(&mut chain.status().gaps, summary.clone());
     match (summary, before) {
         (Some(summary), before) if before.is_none() || why.is_some() => {
-            let again = before.as_ref() == Some(&summary);
-            if again {
+            if before.as_ref() == Some(&summary) {
                 tracing::debug!(chain = %name, %summary, "history still has gaps")
             } else {
                 tracing::warn!(event = "history_has_gaps", chain = %name, %summary, "history has gaps")

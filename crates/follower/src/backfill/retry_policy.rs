@@ -44,10 +44,8 @@ impl RetryBudget {
         on_fatal: OnFatal,
     ) -> Result<(), Abandoned> {
         let is_stellar = chain.settings.stellar.is_some();
-        let recoveries = errors
-            .iter()
-            .map(|error| recovery(error, is_stellar, on_fatal));
-        if !self.is_spent(recoveries, place) {
+        let recovery = |error| recovery(error, is_stellar, on_fatal);
+        if !self.is_spent(errors.iter().map(recovery), place) {
             return Ok(());
         }
         let mut causes: Vec<String> = errors.iter().map(FollowError::to_string).collect();
@@ -133,7 +131,7 @@ mod tests {
         assert_eq!(attempts(&inconsistent(), true, retry), Some(ATTEMPTS_MAX));
         assert_eq!(attempts(&stuck, true, exit), Some(1));
         assert_eq!(attempts(&stuck, true, retry), None);
-        // A lake that is behind may grow, and another endpoint may have the right block.
+        // A lake that lags may grow, and another endpoint may have the right block.
         assert_eq!(attempts(&missing(), true, exit), None);
         assert_eq!(attempts(&inconsistent(), false, exit), None);
     }

@@ -1,19 +1,19 @@
 //! Whether the endpoints serve one chain, checked before anything is archived.
 //!
-//! Hashes and roots say that a block is whole, not that it is the chain's. So the other endpoints are
-//! asked for the block by which history becomes final: one small call each. Where one has another
+//! Hashes and roots prove that a block is whole, not that it is the chain's. So the block by which history
+//! becomes final is requested from every other endpoint: one small call each. Where one has another
 //! block there, nothing more is archived until it agrees again or is removed from the settings. No
-//! majority decides: two of three endpoints may be one provider. An endpoint that is down or behind
-//! holds nothing up, but one that disagreed does so until it says otherwise. An endpoint that
-//! contradicts what is archived already is none to hear: it is named and passed over.
+//! majority decides: two of three endpoints may be one provider. An endpoint that is down or syncing
+//! holds nothing up, but one that disagreed does so until it agrees. An endpoint that contradicts what
+//! is archived already does not count: it is named and ignored.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_model::BlockRef;
 use chronolith_source::EndpointBlock;
+use parking_lot::Mutex;
 
 use crate::chain::Chain;
 use crate::dispute;
@@ -50,16 +50,12 @@ impl Agreement {
 
     /// Why nothing is archived, where nothing is.
     pub fn held(&self) -> Option<String> {
-        self.lock().held.clone()
+        self.known.lock().held.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock()
-    }
-
-    /// Notes that all agree on a block; whether something was held.
+    /// Notes that all agree on a block; returns whether something was held.
     fn agree(&self, block: BlockRef) -> bool {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let is_first = known.agreed.is_none();
         known.agreed = Some(block);
         known.dissenters.clear();
@@ -71,19 +67,19 @@ impl Agreement {
         was_held
     }
 
-    /// Notes why nothing is archived; whether that is news.
+    /// Notes why nothing is archived; returns whether the reason is new.
     fn hold(&self, dissenters: Vec<Arc<str>>, why: &str) -> bool {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         known.agreed = None;
         known.dissenters = dissenters;
         let before = known.held.replace(why.to_owned());
-        let is_news = before.as_deref() != Some(why);
-        if let Some(path) = self.path.as_ref().filter(|_| is_news)
+        let is_new = before.as_deref() != Some(why);
+        if let Some(path) = self.path.as_ref().filter(|_| is_new)
             && let Err(error) = fs::write(path, why)
         {
             tracing::warn!(%error, "cannot note why archiving is held");
         }
-        is_news
+        is_new
     }
 }
 
@@ -98,7 +94,7 @@ pub fn noted(notes: &Path) -> Option<String> {
 /// That nothing may be archived for now, with both sides named; or that a final block was replaced.
 pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), FollowError> {
     let dissenters = {
-        let known = chain.agreement.lock();
+        let known = chain.agreement.known.lock();
         if known.agreed == Some(block) {
             return Ok(());
         }
@@ -137,7 +133,7 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), FollowError> {
     Err(FollowError::Unsettled(why))
 }
 
-/// Endpoints that have another block than the archive at its head: they are named and passed over.
+/// Endpoints that have another block than the archive at its head: they are named and ignored.
 async fn strangers(chain: &Chain) -> Result<Vec<Arc<str>>, FollowError> {
     let Some(head) = chain.archive.health().head else {
         return Ok(Vec::new());

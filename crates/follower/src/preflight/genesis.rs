@@ -1,7 +1,7 @@
 //! The chain's first block, kept with its archive: an archive is of one chain for ever.
 //!
-//! A chain id does not tell chains apart. Private chains share theirs, and a chain that was begun
-//! again keeps it. The hash of block 0 does, so it is written down once and compared at every start: in
+//! A chain id does not identify a chain: private chains share theirs, and a chain that starts again keeps its
+//! own. The hash of block 0 does, so it is recorded once and compared at every start: in
 //! the file `genesis` of the archive's directory, or in the object `genesis` below the archive's prefix
 //! of an object store, so that every machine that shares the archive compares with the same hash.
 
@@ -36,7 +36,7 @@ pub async fn check(
         source.expect_genesis(kept);
     }
     let identity = source.identity().await;
-    let Some(found) = identity.context("cannot ask for block 0")?.genesis else {
+    let Some(found) = identity.context("cannot fetch block 0")?.genesis else {
         tracing::info!(chain = %settings.name, "block 0 is not served: the genesis is not compared");
         return Ok(None);
     };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{Geometry, RangeReport, RangeState};
 use chronolith_model::{BlockRange, ErrorKind};
 
@@ -20,24 +20,23 @@ pub async fn check(chain: &Chain) -> Result<()> {
         return Ok(());
     }
     chain.source.note_next(chain.archive_next());
-    let heads = match chain.is_admitted() {
-        // A source that is down: what is archived is judged by itself, and the rest by `wait`.
-        false => None,
-        true => match chain.source.heads().await {
-            // A core says nothing before its first ledger.
+    let heads = if chain.is_admitted() {
+        match chain.source.heads().await {
+            // A core reports nothing before its first ledger.
             Err(error) if chain.has_core() && error.kind() == ErrorKind::Unavailable => None,
-            heads => Some(heads.context("cannot ask where the chain stands")?),
-        },
+            heads => Some(heads.context("cannot request the chain's head")?),
+        }
+    } else {
+        // The source is down: only the archive is checked here, and the rest by `wait`.
+        None
     };
-    let settled = heads
-        .as_ref()
-        .and_then(|heads| ingest::settled(chain, heads));
+    let settled = heads.and_then(|heads| ingest::settled(chain, &heads));
     let settled = settled.map(|(settled, _)| settled);
     let ranges = Ranges::of(&chain.archive, &chain.ran).await;
     let start = chain.settings.start_block;
     let Some(head) = ranges.head else {
-        let shown = heads.map(|heads| heads.head.number);
-        let end = settled.or(shown).map(|end| end.to_string());
+        let newest = heads.map(|heads| heads.head.number);
+        let end = settled.or(newest).map(|end| end.to_string());
         let end = end.unwrap_or_else(|| "<the newest that is closed>".to_owned());
         bail!(
             "Cannot start streaming mode - the archive is empty\n\nAction required: Run backfill with \
@@ -53,11 +52,9 @@ pub async fn check(chain: &Chain) -> Result<()> {
         missing: &missing,
     };
     let bad = found.incomplete(&ranges.all);
-    if bad.is_empty() {
-        Ok(())
-    } else {
-        bail!("{}", found.message(&bad, &chain.settings.name))
-    }
+    let name = &chain.settings.name;
+    ensure!(bad.is_empty(), "{}", found.message(&bad, name));
+    Ok(())
 }
 
 /// Waits for a source that did not answer at the start, then does the checks that need it.
@@ -104,7 +101,7 @@ impl Found<'_> {
         };
         let below = (first..=newest).map(report);
         let mut bad: Vec<RangeReport> = below.filter(|range| self.is_gap(range)).collect();
-        // The newest one is gone on with, and so is the next one: only whole ranges are a gap.
+        // Ingest continues the newest range and the next one: only whole ranges are a gap.
         let above = (newest.saturating_add(1)..).map(report);
         let whole = above.take_while(|range| range.last <= self.settled);
         bad.extend(whole.take(NAMED_MAX));
@@ -118,10 +115,8 @@ impl Found<'_> {
             return true;
         }
         // The range that the next block belongs to.
-        let next = self
-            .geometry
-            .id_of(self.head.saturating_add(1))
-            .unwrap_or(0);
+        let next = self.head.saturating_add(1);
+        let next = self.geometry.id_of(next).unwrap_or(0);
         match range.state {
             RangeState::Complete => false,
             RangeState::Pending | RangeState::Failed => true,
@@ -142,8 +137,8 @@ impl Found<'_> {
                 id, first, last, ..
             } = range;
             let state = range.state.name();
-            let committed = range.last_committed.map(|block| block.to_string());
-            let committed = committed.unwrap_or_else(|| "none".to_owned());
+            let committed = range.last_committed;
+            let committed = committed.map_or("none".to_owned(), |block| block.to_string());
             // Writing to a string does not fail.
             let _ = writeln!(
                 message,
@@ -164,12 +159,11 @@ impl Found<'_> {
         );
         let failed = bad.iter().filter(|range| range.state == RangeState::Failed);
         for RangeReport { id, failure, .. } in failed {
-            let cause = failure
-                .as_ref()
-                .map_or("", |failure| failure.cause.as_str());
+            let failure = failure.as_ref();
+            let cause = failure.map_or("", |failure| failure.cause.as_str());
             let _ = write!(
                 message,
-                "\nRange {id} failed: {cause}. Mend it, then `chronolith range retry --chain {chain} {id}`"
+                "\nRange {id} failed: {cause}. Repair it, then `chronolith range retry --chain {chain} {id}`"
             );
         }
         message

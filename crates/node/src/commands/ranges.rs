@@ -3,7 +3,6 @@
 use anyhow::{Error, Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
 use chronolith_follower::chain::{open_for_operator, open_reader};
-use chronolith_follower::clock::now;
 use chronolith_follower::ranges::{Ranges, settle};
 use chronolith_follower::run_state::RunState;
 use chronolith_serve::admin::operation;
@@ -178,7 +177,7 @@ pub(crate) async fn retry_range(settings: &Settings, args: &RetryRange) -> Resul
         archive
             .retry_range(id, audit("range retry", &reason))
             .await?;
-        Ok(settle(&archive, now).await?)
+        Ok(settle(&archive).await?)
     };
     let tried = tried.await;
     let ranges = Ranges::of(&archive, &remembered).await;

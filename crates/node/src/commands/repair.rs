@@ -120,7 +120,7 @@ async fn repair_found(
         source: &source,
     };
     let (repaired, failed) = repair_all(&filler, found).await?;
-    settle(archive, now).await?;
+    settle(archive).await?;
     // Nothing is called whole that was not read.
     let mut left = find(archive, chain, range, args).await?;
     for damaged in &mut left.objects {
