@@ -1,162 +1,67 @@
 //! The names that the ADFS document gives to metrics, for chains that have such a contract.
 //!
-//! [`TWINS`] is the only place where the two vocabularies meet. A value that is counted under our
+//! `adfs.txt` is the only place where the two vocabularies meet. A value that is counted under our
 //! name is counted under theirs in the same instant, so the two never disagree.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Label, Metadata,
     Recorder, SharedString, Unit,
 };
 
+/// A line for each of their metrics: name, labels, our metric, and the projection whose values alone count,
+/// where a chain may have several. A label is one of ours, or has a value that never changes. Values that
+/// differ in other labels are added up. Counters only ever grow by increments.
+const TABLE: &str = include_str!("adfs.txt");
+
+static TWINS: LazyLock<Vec<Twin>> =
+    LazyLock::new(|| TABLE.lines().filter_map(Twin::parse).collect());
+
 /// Their name of something that we count.
 struct Twin {
     theirs: &'static str,
+    labels: &'static str,
     ours: &'static str,
-    /// Our labels that they have too; values that differ in others are added up.
-    labels: &'static [&'static str],
-    /// A label that they have beside ours.
-    extra: Option<(&'static str, &'static str)>,
-    /// The projection whose values alone they count; any where there is none.
     projection: Option<&'static str>,
     /// What one of our units is in theirs.
     scale: f64,
 }
 
-const fn twin(theirs: &'static str, ours: &'static str) -> Twin {
-    Twin {
-        theirs,
-        ours,
-        labels: &["chain"],
-        extra: None,
-        projection: None,
-        scale: 1.0,
+impl Twin {
+    fn parse(line: &'static str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let (theirs, labels, ours) = (words.next()?, words.next()?, words.next()?);
+        let in_milliseconds = theirs.ends_with("_ms");
+        Some(Self {
+            theirs,
+            labels,
+            ours,
+            projection: words.next(),
+            scale: if in_milliseconds { 1e3 } else { 1.0 },
+        })
+    }
+
+    fn help(&self) -> String {
+        let mut help = self.ours.to_owned();
+        if self.projection.is_some() {
+            help.push_str(" of the ADFS projection");
+        }
+        if self.scale != 1.0 {
+            help.push_str(", in milliseconds");
+        }
+        let fixed = self.labels.split(',').filter_map(|one| one.split_once('='));
+        fixed.fold(help, |help, (name, value)| {
+            format!("{help}; the {name} is always {value}")
+        })
     }
 }
-
-/// Of several projections of a chain, theirs is one.
-const fn of_adfs(
-    theirs: &'static str,
-    ours: &'static str,
-    labels: &'static [&'static str],
-) -> Twin {
-    Twin {
-        labels,
-        projection: Some("adfs"),
-        ..twin(theirs, ours)
-    }
-}
-
-/// Their names and ours. Counters among them only ever grow by increments.
-const TWINS: &[Twin] = &[
-    twin("adfs_indexer_events_lag_blocks", "chronolith_lag_blocks"),
-    twin(
-        "adfs_indexer_finality_lag_blocks",
-        "chronolith_finality_lag_blocks",
-    ),
-    Twin {
-        labels: &["chain", "method", "outcome"],
-        ..twin(
-            "adfs_indexer_rpc_requests_total",
-            "chronolith_rpc_requests_total",
-        )
-    },
-    twin(
-        "adfs_indexer_rpc_errors_total",
-        "chronolith_rpc_errors_total",
-    ),
-    Twin {
-        labels: &["chain", "method"],
-        scale: 1e3,
-        ..twin(
-            "adfs_indexer_rpc_latency_ms",
-            "chronolith_rpc_latency_seconds",
-        )
-    },
-    twin(
-        "adfs_indexer_bytes_ingested_total",
-        "chronolith_received_bytes_total",
-    ),
-    twin(
-        "adfs_indexer_backfill_progress",
-        "chronolith_backfill_progress",
-    ),
-    twin("adfs_indexer_queue_depth", "chronolith_tail_blocks"),
-    twin(
-        "adfs_indexer_out_of_order_wait_seconds",
-        "chronolith_gap_wait_seconds",
-    ),
-    Twin {
-        extra: Some(("status", "dropped")),
-        ..twin("adfs_indexer_reorgs_total", "chronolith_reorgs_total")
-    },
-    twin(
-        "adfs_indexer_queue_overflow_total",
-        "chronolith_tail_full_total",
-    ),
-    of_adfs(
-        "adfs_indexer_events_processed_total",
-        "chronolith_projection_events_total",
-        &["chain", "status"],
-    ),
-    of_adfs(
-        "adfs_indexer_version_paused",
-        "chronolith_projection_version_paused",
-        &["chain"],
-    ),
-    of_adfs(
-        "adfs_indexer_guard_dropped_total",
-        "chronolith_projection_guard_dropped_total",
-        &["chain", "reason"],
-    ),
-    of_adfs(
-        "adfs_indexer_queue_overflow_backfill_height",
-        "chronolith_projection_overflow_backfill_height",
-        &["chain"],
-    ),
-    of_adfs(
-        "adfs_indexer_finality_lock_contention_total",
-        "chronolith_projection_lock_contention_total",
-        &["chain"],
-    ),
-    of_adfs(
-        "adfs_indexer_lock_age_seconds",
-        "chronolith_projection_lock_age_seconds",
-        &["chain", "lock"],
-    ),
-    of_adfs(
-        "adfs_indexer_db_ops_total",
-        "chronolith_database_ops_total",
-        &["chain", "op", "outcome"],
-    ),
-    Twin {
-        scale: 1e3,
-        ..of_adfs(
-            "adfs_indexer_db_latency_ms",
-            "chronolith_database_latency_seconds",
-            &["chain", "op"],
-        )
-    },
-];
 
 /// Their names of a metric of ours, with help texts.
 pub(super) fn described(ours: &str) -> impl Iterator<Item = (&'static str, String)> {
     let twins = TWINS.iter().filter(move |twin| twin.ours == ours);
-    twins.map(|twin| {
-        let mut help = twin.ours.to_owned();
-        if twin.projection.is_some() {
-            help.push_str(" of the ADFS projection");
-        }
-        if twin.scale != 1.0 {
-            help.push_str(", in milliseconds");
-        }
-        if let Some((name, value)) = twin.extra {
-            help = format!("{help}; the {name} is always {value}");
-        }
-        (twin.theirs, help)
-    })
+    twins.map(|twin| (twin.theirs, twin.help()))
 }
 
 /// Counts under both names where a chain has both.
@@ -181,12 +86,22 @@ impl<R: Recorder> Mapped<R> {
         let same = TWINS.iter().filter(|twin| twin.ours == key.name());
         let same = same.filter(|twin| twin.projection.is_none() || twin.projection == projection);
         let theirs = same.map(|twin| {
-            let labels = twin.labels.iter().filter_map(|name| label(name).cloned());
-            let extra = twin.extra.map(|(name, value)| Label::new(name, value));
-            let labels: Vec<Label> = labels.chain(extra).collect();
+            let labels = twin.labels.split(',');
+            let labels = labels.filter_map(|name| match name.split_once('=') {
+                Some((name, value)) => Some(Label::new(name, value)),
+                None => label(name).cloned(),
+            });
+            let labels: Vec<Label> = labels.collect();
             (Key::from_parts(twin.theirs, labels), twin.scale)
         });
         theirs.collect()
+    }
+
+    /// The handles of a key of ours: ours, and theirs.
+    fn all<T>(&self, key: &Key, register: impl Fn(&Key) -> T) -> Arc<All<T>> {
+        let theirs = self.twins(key).into_iter();
+        let theirs = theirs.map(|(key, scale)| (register(&key), scale));
+        Arc::new(All(theirs.chain([(register(key), 1.0)]).collect()))
     }
 }
 
@@ -204,68 +119,46 @@ impl<R: Recorder> Recorder for Mapped<R> {
     }
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        let ours = self.inner.register_counter(key, metadata);
-        let twins = self.twins(key);
-        if twins.is_empty() {
-            return ours;
-        }
-        let register = |(key, _): &(Key, f64)| self.inner.register_counter(key, metadata);
-        let theirs = twins.iter().map(register);
-        Counter::from_arc(Arc::new(All(theirs.chain([ours]).collect())))
+        Counter::from_arc(self.all(key, |key| self.inner.register_counter(key, metadata)))
     }
 
     fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
-        let ours = self.inner.register_gauge(key, metadata);
-        let twins = self.twins(key);
-        if twins.is_empty() {
-            return ours;
-        }
-        let register = |(key, _): &(Key, f64)| self.inner.register_gauge(key, metadata);
-        let theirs = twins.iter().map(register);
-        Gauge::from_arc(Arc::new(All(theirs.chain([ours]).collect())))
+        Gauge::from_arc(self.all(key, |key| self.inner.register_gauge(key, metadata)))
     }
 
     fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
-        let ours = self.inner.register_histogram(key, metadata);
-        let twins = self.twins(key);
-        if twins.is_empty() {
-            return ours;
-        }
-        let register =
-            |(key, scale): &(Key, f64)| (self.inner.register_histogram(key, metadata), *scale);
-        let theirs = twins.iter().map(register);
-        Histogram::from_arc(Arc::new(All(theirs.chain([(ours, 1.0)]).collect())))
+        Histogram::from_arc(self.all(key, |key| self.inner.register_histogram(key, metadata)))
     }
 }
 
-/// Several handles that are used as one.
-struct All<T>(Vec<T>);
+/// Several handles that are used as one, each with the scale of its unit.
+struct All<T>(Vec<(T, f64)>);
 
 impl CounterFn for All<Counter> {
     fn increment(&self, value: u64) {
-        self.0.iter().for_each(|one| one.increment(value));
+        self.0.iter().for_each(|(one, _)| one.increment(value));
     }
 
     fn absolute(&self, value: u64) {
-        self.0.iter().for_each(|one| one.absolute(value));
+        self.0.iter().for_each(|(one, _)| one.absolute(value));
     }
 }
 
 impl GaugeFn for All<Gauge> {
     fn increment(&self, value: f64) {
-        self.0.iter().for_each(|one| one.increment(value));
+        self.0.iter().for_each(|(one, _)| one.increment(value));
     }
 
     fn decrement(&self, value: f64) {
-        self.0.iter().for_each(|one| one.decrement(value));
+        self.0.iter().for_each(|(one, _)| one.decrement(value));
     }
 
     fn set(&self, value: f64) {
-        self.0.iter().for_each(|one| one.set(value));
+        self.0.iter().for_each(|(one, _)| one.set(value));
     }
 }
 
-impl HistogramFn for All<(Histogram, f64)> {
+impl HistogramFn for All<Histogram> {
     fn record(&self, value: f64) {
         let record = |(one, scale): &(Histogram, f64)| one.record(value * scale);
         self.0.iter().for_each(record);
@@ -351,7 +244,8 @@ mod tests {
 
     #[test]
     fn every_name_is_described() {
-        for twin in TWINS {
+        assert_eq!(TWINS.len(), TABLE.lines().count());
+        for twin in &*TWINS {
             for name in [twin.theirs, twin.ours] {
                 assert!(super::super::catalog::has(name), "{name}");
             }

@@ -6,34 +6,16 @@ use super::adfs;
 
 const METRICS: &str = include_str!("catalog.txt");
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-struct Described {
-    kind: Kind,
-    name: &'static str,
-    help: &'static str,
-}
-
-fn described(line: &'static str) -> Option<Described> {
+/// Kind, name and help of a metric.
+fn described(line: &'static str) -> Option<[&'static str; 3]> {
     let (kind, rest) = line.split_once(' ')?;
     let (name, help) = rest.split_once(' ')?;
-    let kind = match kind {
-        "counter" => Kind::Counter,
-        "gauge" => Kind::Gauge,
-        "histogram" => Kind::Histogram,
-        _ => return None,
-    };
-    Some(Described { kind, name, help })
+    Some([kind, name, help])
 }
 
 /// Gives every metric its help text, and every ADFS name that of its metric.
 pub(super) fn describe() {
-    for Described { kind, name, help } in METRICS.lines().filter_map(described) {
+    for [kind, name, help] in METRICS.lines().filter_map(described) {
         describe_one(kind, name, help.to_owned());
         for (theirs, help) in adfs::described(name) {
             describe_one(kind, theirs, help);
@@ -41,19 +23,20 @@ pub(super) fn describe() {
     }
 }
 
-fn describe_one(kind: Kind, name: &'static str, help: String) {
+fn describe_one(kind: &str, name: &'static str, help: String) {
     match kind {
-        Kind::Counter => describe_counter!(name, help),
-        Kind::Gauge => describe_gauge!(name, help),
-        Kind::Histogram => describe_histogram!(name, help),
+        "counter" => describe_counter!(name, help),
+        "gauge" => describe_gauge!(name, help),
+        _ => describe_histogram!(name, help),
     }
 }
 
 /// Whether there is such a metric.
 #[cfg(test)]
-pub(super) fn has(name: &str) -> bool {
+pub(super) fn has(wanted: &str) -> bool {
     let mut all = METRICS.lines().filter_map(described);
-    all.any(|one| one.name == name || adfs::described(one.name).any(|(theirs, _)| theirs == name))
+    let has = |name| name == wanted || adfs::described(name).any(|(theirs, _)| theirs == wanted);
+    all.any(|[_, name, _]| has(name))
 }
 
 #[cfg(test)]
@@ -64,7 +47,11 @@ mod tests {
     fn every_line_is_a_metric_and_none_is_there_twice() {
         let mut names: Vec<&str> = METRICS
             .lines()
-            .map(|line| described(line).expect(line).name)
+            .map(|line| {
+                let [kind, name, _] = described(line).expect(line);
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+                name
+            })
             .collect();
         assert!(names.len() > 90, "{names:?}");
         names.sort_unstable();

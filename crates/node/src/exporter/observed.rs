@@ -14,7 +14,7 @@ use metrics::{counter, gauge};
 use super::process;
 use crate::running::RunningChain;
 
-/// Sets every gauge to what is the case now.
+/// Sets every gauge to the current value.
 pub(crate) fn observe(chains: &[Arc<RunningChain>], health: &[ChainHealth], data_dir: &Path) {
     process::observe(data_dir);
     health.iter().for_each(of_health);
@@ -96,11 +96,8 @@ fn of_ranges(chain: &Chain) {
         RangeState::Failed,
     ];
     for state in states {
-        let count = ranges
-            .all
-            .iter()
-            .filter(|range| range.state == state)
-            .count();
+        let of_state = ranges.all.iter().filter(|range| range.state == state);
+        let count = of_state.count();
         let (chain, state) = (chain.settings.chain_id.to_string(), state.name());
         gauge!("chronolith_ranges", "chain" => chain, "state" => state).set(count as f64);
     }
