@@ -1,69 +1,44 @@
 //! What is known of a chain's ranges as the keys that operators of Stellar history know: the same names,
 //! the same order, the same forms of values.
 
-use std::fmt::Write as _;
-
-use chronolith_archive::{RangeReport, RangeState, TxCounts};
+use chronolith_archive::{RangeReport, RangeState};
 use chronolith_follower::location::ArchiveLocation;
 use chronolith_follower::ranges::Ranges;
 use chronolith_serve::ranges::{counts_json, ledger_phase_name, txhash_phase_name};
 use chronolith_serve::times::utc;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-/// One key and what it says.
+/// One key and its value: a number, a text, or counts by hex digit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(crate) name: String,
-    pub(crate) value: KeyValue,
+    pub(crate) value: Value,
 }
 
-/// The value of a key.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum KeyValue {
-    Number(u64),
-    Text(String),
-    Counts(TxCounts),
-}
-
-impl KeyValue {
-    pub(crate) fn as_json(&self) -> Value {
-        match self {
-            Self::Number(number) => json!(number),
-            Self::Text(text) => json!(text),
-            Self::Counts(counts) => counts_json(counts),
-        }
-    }
-}
-
-impl std::fmt::Display for KeyValue {
+impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Number(number) => write!(f, "{number}"),
-            Self::Text(text) => write!(f, "{}", json!(text)),
-            Self::Counts(counts) => f.write_str(&counts_text(counts)),
+        let Self { name, value } = self;
+        match value.as_object() {
+            None => write!(f, "{name} = {value}"),
+            Some(counts) => {
+                let counts = counts
+                    .iter()
+                    .map(|(digit, count)| format!("{digit:?}: {count}"));
+                write!(f, "{name} = {{{}}}", counts.collect::<Vec<_>>().join(", "))
+            }
         }
     }
-}
-
-fn counts_text(counts: &TxCounts) -> String {
-    let mut text = String::from("{");
-    for (digit, count) in counts.0.iter().enumerate() {
-        let comma = if digit == 0 { "" } else { ", " };
-        // Writing to a string does not fail.
-        let _ = write!(text, r#"{comma}"{digit:x}": {count}"#);
-    }
-    text + "}"
 }
 
 /// All keys of a chain, in their order.
 pub(crate) fn keys(ranges: &Ranges, place: &ArchiveLocation) -> Vec<Key> {
     let mut keys = Keys::default();
-    keys.text("global:mode", Some(ranges.mode));
+    keys.put("global:mode", Some(ranges.mode));
     let streaming = ranges.head.filter(|_| ranges.mode == "streaming");
-    keys.number("global:last_processed_ledger", streaming);
+    keys.put("global:last_processed_ledger", streaming);
     let (start, end) = ranges.bounds.unzip();
-    keys.number("global:backfill_start_ledger", start);
-    keys.number("global:backfill_end_ledger", end);
+    keys.put("global:backfill_start_ledger", start);
+    keys.put("global:backfill_end_ledger", end);
     for range in &ranges.all {
         keys.range(range, place);
     }
@@ -74,49 +49,44 @@ pub(crate) fn keys(ranges: &Ranges, place: &ArchiveLocation) -> Vec<Key> {
 struct Keys(Vec<Key>);
 
 impl Keys {
-    fn put(&mut self, name: impl Into<String>, value: Option<KeyValue>) {
-        let name = name.into();
+    fn put(&mut self, name: impl Into<String>, value: Option<impl Into<Value>>) {
+        let (name, value) = (name.into(), value.map(Into::into));
         self.0.extend(value.map(|value| Key { name, value }));
-    }
-
-    fn text(&mut self, name: impl Into<String>, text: Option<impl Into<String>>) {
-        self.put(name, text.map(|text| KeyValue::Text(text.into())));
-    }
-
-    fn number(&mut self, name: impl Into<String>, number: Option<u64>) {
-        self.put(name, number.map(KeyValue::Number));
     }
 
     fn range(&mut self, range: &RangeReport, place: &ArchiveLocation) {
         let of = |key: &str| format!("range:{}:{key}", range.id);
-        self.text(of("state"), Some(range.state.name()));
-        self.number(of("start_ledger"), Some(range.first));
-        self.number(of("end_ledger"), Some(range.last));
+        self.put(of("state"), Some(range.state.name()));
+        self.put(of("start_ledger"), Some(range.first));
+        self.put(of("end_ledger"), Some(range.last));
         if range.state == RangeState::Pending {
             return;
         }
-        self.text(of("created_at"), range.created_at.and_then(utc));
-        self.text(of("completed_at"), range.completed_at.and_then(utc));
+        self.put(of("created_at"), range.created_at.and_then(utc));
+        self.put(of("completed_at"), range.completed_at.and_then(utc));
         let is_complete = range.state == RangeState::Complete;
         let begun = Some(range.blocks).filter(|&blocks| blocks > 0);
         let payload = range.packs.first().or(range.segments.first());
         let payload = payload.map(|name| place.path_of(folder(name)));
-        self.text(of("ledger:phase"), range.ledger.map(ledger_phase_name));
-        self.number(of("ledger:last_committed_ledger"), range.last_committed);
-        self.number(of("ledger:count"), begun);
-        self.text(of("ledger:immutable_path"), payload.filter(|_| is_complete));
-        self.text(of("txhash:phase"), range.txhash.map(txhash_phase_name));
-        self.number(of("txhash:last_committed_ledger"), range.last_committed);
+        self.put(of("ledger:phase"), range.ledger.map(ledger_phase_name));
+        self.put(of("ledger:last_committed_ledger"), range.last_committed);
+        self.put(of("ledger:count"), begun);
+        self.put(of("ledger:immutable_path"), payload.filter(|_| is_complete));
+        self.put(of("txhash:phase"), range.txhash.map(txhash_phase_name));
+        self.put(of("txhash:last_committed_ledger"), range.last_committed);
         self.put(
             of("txhash:cf_counts"),
-            range.keys.filter(|_| begun.is_some()).map(KeyValue::Counts),
+            range
+                .keys
+                .filter(|_| begun.is_some())
+                .map(|keys| counts_json(&keys)),
         );
-        // Until there is one index for all of the range, its segments are asked for hashes.
+        // Until there is one index for all of the range, hashes are looked up in its segments.
         let active = range.segments.first().filter(|_| !is_complete);
         let active = active.map(|name| place.path_of(folder(name)));
-        self.text(of("txhash:rocksdb_path"), active);
+        self.put(of("txhash:rocksdb_path"), active);
         let index = range.runs.first().filter(|_| is_complete);
-        self.text(
+        self.put(
             of("txhash:recsplit_path"),
             index.map(|name| place.path_of(name)),
         );
@@ -124,12 +94,12 @@ impl Keys {
         let runs = range.state == RangeState::Transitioning;
         let parts = range.ledger_status.zip(range.txhash_status);
         if let Some((ledger, txhash)) = parts.filter(|_| runs) {
-            self.text(
+            self.put(
                 of("transition:started_at"),
                 range.transition_started_at.and_then(utc),
             );
-            self.text(of("transition:ledger_status"), Some(ledger.name()));
-            self.text(of("transition:txhash_status"), Some(txhash.name()));
+            self.put(of("transition:ledger_status"), Some(ledger.name()));
+            self.put(of("transition:txhash_status"), Some(txhash.name()));
         }
     }
 }
@@ -142,7 +112,7 @@ fn folder(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chronolith_archive::{Geometry, LedgerPhase, PartStatus, TxHashPhase};
+    use chronolith_archive::{Geometry, LedgerPhase, PartStatus, TxCounts, TxHashPhase};
 
     const GEOMETRY: Geometry = Geometry {
         first: 2,
@@ -162,8 +132,7 @@ mod tests {
     fn shown(ranges: &Ranges) -> Vec<String> {
         let place = ArchiveLocation::Directory("/data/chains/7".into());
         let all = keys(ranges, &place).into_iter();
-        all.map(|key| format!("{} = {}", key.name, key.value))
-            .collect()
+        all.map(|key| key.to_string()).collect()
     }
 
     /// The requirement's first state of a fresh backfill, line by line.

@@ -5,8 +5,7 @@ use chronolith_archive::{RangeReport, RangeState};
 use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::ranges::{Ranges, settle};
 use chronolith_follower::run_state::RunState;
-use chronolith_serve::admin::operation;
-use chronolith_serve::admin::operation::signed;
+use chronolith_serve::admin::operation::{self, signed};
 use chronolith_serve::ranges::{
     failed_phase_name, ledger_phase_name, range_json, txhash_phase_name,
 };
@@ -22,7 +21,7 @@ use crate::exit::Exit;
 use crate::meta_store_view::keys;
 use crate::settings::{ChainSettings, Settings};
 
-/// What is shown of ranges.
+/// How ranges are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shown {
     Table,
@@ -45,13 +44,12 @@ pub(super) async fn show(settings: &Settings, wanted: &Wanted, shown: Shown) -> 
                     println!("# {} ({})", chain.name, chain.chain_id);
                 }
                 for key in keys(&ranges, &place) {
-                    println!("{} = {}", key.name, key.value);
+                    println!("{key}");
                 }
             }
             (Shown::Keys, true) => {
                 let pairs = keys(&ranges, &place).into_iter();
-                let pairs: Map<String, Value> =
-                    pairs.map(|key| (key.name, key.value.as_json())).collect();
+                let pairs: Map<String, Value> = pairs.map(|key| (key.name, key.value)).collect();
                 all.push(json!({ "chainId": chain.chain_id, "chain": chain.name, "keys": pairs }));
             }
         }
@@ -104,26 +102,21 @@ fn print(chain: &ChainSettings, ranges: &Ranges) {
             *width = cell.chars().count().max(*width);
         }
     }
-    let failed = ranges.all.iter().map(|range| range.failure.as_ref());
-    let failed = [None].into_iter().chain(failed);
-    let ids = [0]
-        .into_iter()
-        .chain(ranges.all.iter().map(|range| range.id));
-    for ((row, failure), id) in rows.iter().zip(failed).zip(ids) {
+    // The first row is the head of the table.
+    let failures = ranges.all.iter().map(|range| range.failure.as_ref());
+    let failures = std::iter::once(None).chain(failures);
+    for (row, failure) in rows.iter().zip(failures) {
         let cells = row.iter().zip(widths);
-        let cells: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        println!("  {}", cells.join("  ").trim_end());
-        if let Some(failure) = failure {
-            let (phase, object, cause) = (
-                failed_phase_name(failure.phase),
-                &failure.object,
-                &failure.cause,
-            );
-            println!("      failed in {phase}: {cause} ({object})");
+        let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
+        println!("  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        if let (Some(failure), [id, ..]) = (failure, row) {
+            let phase = failed_phase_name(failure.phase);
             println!(
-                "      `chronolith repair --chain {name}` mends what is damaged; then `chronolith range retry \
+                "      failed in {phase}: {} ({})",
+                failure.cause, failure.object
+            );
+            println!(
+                "      `chronolith repair --chain {name}` repairs what is damaged; then `chronolith range retry \
                  --chain {name} {id}`"
             );
         }
@@ -138,12 +131,8 @@ fn row(range: &RangeReport) -> [String; 9] {
         range.id.to_string(),
         format!("{}-{}", range.first, range.last),
         range.state.name().to_owned(),
-        or(range
-            .ledger
-            .map(|phase| ledger_phase_name(phase).to_owned())),
-        or(range
-            .txhash
-            .map(|phase| txhash_phase_name(phase).to_owned())),
+        or(range.ledger.map(ledger_phase_name).map(str::to_owned)),
+        or(range.txhash.map(txhash_phase_name).map(str::to_owned)),
         format!("{} ({percent}%)", range.blocks),
         or(range.keys.map(|keys| keys.total().to_string())),
         or(range.created_at.and_then(utc)),
