@@ -13,28 +13,25 @@ use chronolith_projection::leases::{self, LeaseReport};
 use chronolith_projection::{
     ChainFeed, ChainState, Database, Error, Following, Order, Projector, Round, TakenBack,
 };
-
+use chronolith_source::Backoff;
 use futures::future::join_all;
 
 use crate::bytecode::{self, Codes};
 use crate::exporter::observe_projections;
-use crate::projections;
-use crate::projections::KINDS;
-use crate::projections::has_any;
+use crate::projections::{self, KINDS, has_any};
 use crate::public_server::Followed;
 use crate::running::RunningChain;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 
 /// How often leases are renewed and new ranges of others are noticed, at least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Without a good round for this long, the chain is left to another node, if there is one.
+/// Without a successful round for this long, the chain is left to another node, if there is one.
 const STALE_AFTER: Duration = Duration::from_secs(60);
 /// How often the state of projections is read, and how long that may take.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
-/// The pause after a first failure; it doubles with each that follows.
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// The pauses after failures.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(15));
 
 /// How long the release of locks may take at the end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(2);
@@ -42,8 +39,7 @@ const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 /// The database, where anything is projected.
 pub(crate) fn database(settings: &Settings) -> Result<Option<Database>> {
     let mut chains = settings.chains.iter();
-    let projected = chains.find(|chain| has_any(chain));
-    let Some(chain) = projected else {
+    let Some(chain) = chains.find(|chain| has_any(chain)) else {
         return Ok(None);
     };
     let Some(url) = &settings.database.writer else {
@@ -85,14 +81,15 @@ pub(crate) async fn projectors(
     let mut answers = true;
     for chain in chains {
         check_contracts(chain).await?;
-        let made = database
-            .map(|database| projector(database, chain))
-            .transpose()?;
-        let made = made.flatten();
+        let made = match database {
+            Some(database) => projector(database, chain)?,
+            None => None,
+        };
         if let (Some(_), Some(database)) = (&made, database) {
             chain.projected_into.get_or_init(|| database.clone());
         }
-        // One that does not answer is not asked for every chain: nothing is followed before this ends.
+        // A database that does not answer gets one request, not one for each chain: nothing is followed before
+        // this ends.
         if let Some(made) = made.as_ref().filter(|_| answers) {
             let registered = register(made).await;
             answers = registered.with_context(|| format!("chain {}", chain.settings.name))?;
@@ -102,8 +99,8 @@ pub(crate) async fn projectors(
     Ok(all)
 }
 
-/// Refuses a contract that is none: its events would never come. A source that cannot tell is believed, and
-/// one that could not be asked is asked before the first row ([`Codes::look_soon`]).
+/// Refuses an address without a contract: its events would never come. A source that does not know the code
+/// is accepted, and one that did not answer is used again before the first row ([`Codes::look_soon`]).
 async fn check_contracts(chain: &RunningChain) -> Result<()> {
     if !chain.is_admitted() {
         return Ok(());
@@ -194,8 +191,8 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
     let mut moves = chain.moves();
     let mut following = Following::default();
     let mut codes = Codes::default();
-    let mut behind = None;
-    let mut pause = PAUSE_FIRST;
+    let mut ahead = None;
+    let mut backoff = BACKOFF;
     loop {
         moves.mark_unchanged();
         if is_stale(chain) {
@@ -209,8 +206,8 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
         match step(projector, chain, &mut following, &mut codes).await {
             Ok(round) => {
                 settle_error(chain);
-                report_behind(chain, &mut behind, round.behind);
-                pause = PAUSE_FIRST;
+                report_ahead(chain, &mut ahead, round.behind);
+                backoff.reset();
                 if round.waiting {
                     tokio::time::sleep(LOOK_EVERY).await;
                     continue;
@@ -222,14 +219,13 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
             }
             Err(error) => {
                 report(chain, &error);
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                tokio::time::sleep(backoff.next()).await;
             }
         }
     }
 }
 
-/// Whether the chain had no good round for long.
+/// Whether no round of the chain has succeeded for long.
 fn is_stale(chain: &Chain) -> bool {
     let good = chain.status().last_success;
     let patience = STALE_AFTER.max(chain.settings.poll * 3);
@@ -276,9 +272,9 @@ pub(crate) async fn watch(database: Option<&Database>, chains: &[Arc<RunningChai
                 observe_projections(None);
                 tracing::debug!(%error, "projections could not be looked at");
                 let message = error.to_string();
-                projected
-                    .iter()
-                    .for_each(|chain| chain.projected.cannot_look(&message));
+                for chain in &projected {
+                    chain.projected.cannot_look(&message);
+                }
             }
         }
         tokio::time::sleep(WATCH_EVERY).await;
@@ -304,7 +300,7 @@ async fn look(database: &Database) -> Result<(Vec<ChainState>, Vec<LeaseReport>)
 /// Works on jobs of a chain for ever.
 pub(crate) async fn work(projector: &Projector, chain: &Chain) {
     let mut settled = projector.settled();
-    let mut pause = PAUSE_FIRST;
+    let mut backoff = BACKOFF;
     loop {
         settled.mark_unchanged();
         let worked = match projector.ensure_registered(now()).await {
@@ -312,9 +308,9 @@ pub(crate) async fn work(projector: &Projector, chain: &Chain) {
             Err(error) => Err(error),
         };
         match worked {
-            Ok(true) => pause = PAUSE_FIRST,
+            Ok(true) => backoff.reset(),
             Ok(false) => {
-                pause = PAUSE_FIRST;
+                backoff.reset();
                 tokio::select! {
                     () = tokio::time::sleep(LOOK_EVERY) => {}
                     Ok(()) = settled.changed() => {}
@@ -322,8 +318,7 @@ pub(crate) async fn work(projector: &Projector, chain: &Chain) {
             }
             Err(error) => {
                 tracing::debug!(chain = %chain.settings.name, %error, "no work is done");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                tokio::time::sleep(backoff.next()).await;
             }
         }
     }
@@ -376,8 +371,8 @@ fn report(chain: &RunningChain, error: &Error) {
 }
 
 /// Logs once that the database has more final blocks than are known here.
-fn report_behind(chain: &Chain, reported: &mut Option<i64>, behind: Option<i64>) {
-    if let Some(through) = behind.filter(|_| reported.is_none()) {
+fn report_ahead(chain: &Chain, reported: &mut Option<i64>, ahead: Option<i64>) {
+    if let Some(through) = ahead.filter(|_| reported.is_none()) {
         let known = chain.archive.health().head.map(|head| head.number);
         tracing::warn!(
             chain = %chain.settings.name, known, through,
@@ -385,7 +380,7 @@ fn report_behind(chain: &Chain, reported: &mut Option<i64>, behind: Option<i64>)
              there. If its archive was rewound, run `chronolith projection rewind`"
         );
     }
-    *reported = behind;
+    *reported = ahead;
 }
 
 fn settle_error(chain: &RunningChain) {

@@ -10,6 +10,7 @@ use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_follower::chain::open_reader;
 use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_projection::{ChainFeed, Database, Projector};
+use chronolith_source::Backoff;
 use futures::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -21,7 +22,8 @@ use crate::settings::{ChainSettings, Settings};
 
 /// How often a worker without work looks for some.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// The pauses after failures.
+const BACKOFF: Backoff = Backoff::new(LOOK_EVERY, Duration::from_secs(15));
 
 /// A worker knows final blocks only.
 struct NoTail;
@@ -99,13 +101,13 @@ fn worker(database: &Database, chain: &ChainSettings, archive: &Archive) -> Resu
 }
 
 async fn work_on(projector: &Projector, archive: &Archive, until_done: bool) -> Result<()> {
-    let mut pause = LOOK_EVERY;
+    let mut backoff = BACKOFF;
     loop {
         match projector.work().await {
-            Ok(true) => pause = LOOK_EVERY,
+            Ok(true) => backoff.reset(),
             Ok(false) if until_done => return work_off(projector).await,
             Ok(false) => {
-                pause = LOOK_EVERY;
+                backoff.reset();
                 tokio::time::sleep(LOOK_EVERY).await;
                 if let Err(error) = archive.refresh().await {
                     tracing::warn!(chain = projector.chain(), %error, "the archive was not refreshed");
@@ -113,8 +115,7 @@ async fn work_on(projector: &Projector, archive: &Archive, until_done: bool) -> 
             }
             Err(error) => {
                 tracing::warn!(chain = projector.chain(), %error, "retrying");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                tokio::time::sleep(backoff.next()).await;
             }
         }
     }
