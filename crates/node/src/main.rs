@@ -136,7 +136,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Resume {
             drop_undecided,
             args,
-        } => commands::resume(&settings()?, drop_undecided.into(), &args).await,
+        } => commands::resume(&settings()?, drop_undecided, &args).await,
         Command::Prune { below, args } => commands::prune(&settings()?, below, &args).await,
         Command::Rewind { to, args } => commands::rewind(&settings()?, to, &args).await,
         Command::Gc { dry_run, wanted } => commands::gc(&settings()?, dry_run, &wanted).await,

@@ -9,18 +9,14 @@ use chronolith_archive::{GarbageReport, GcMode};
 use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::clock::now;
 use chronolith_follower::location::ArchiveLocation;
-use chronolith_serve::admin::operation::Gc;
-use chronolith_serve::admin::operation::Prune;
-use chronolith_serve::admin::operation::Resume;
-use chronolith_serve::admin::operation::Rewind;
-use chronolith_serve::admin::operation::signed;
+use chronolith_serve::admin::operation::{Gc, Prune, Resume, Rewind, signed};
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 
 use super::output::print_result;
 use super::projection_reset::line_of;
 use crate::cli::{Reasoned, Wanted};
-use crate::control::queue::{self, Undecided, audit, gc_mode, half_done, user, with_database};
+use crate::control::queue::{self, audit, gc_mode, half_done, user, with_database};
 use crate::control::server::send_to_running;
 use crate::exit::Exit;
 use crate::projecting::{database_of, take_back};
@@ -29,7 +25,7 @@ use crate::settings::{ChainSettings, Settings};
 
 pub(crate) async fn resume(
     settings: &Settings,
-    undecided: Undecided,
+    drop_undecided: bool,
     args: &Reasoned,
 ) -> Result<Exit> {
     let chain = settings.chain(args.wanted.chain.as_deref())?;
@@ -38,27 +34,26 @@ pub(crate) async fn resume(
         chain: chain.chain_id.to_string(),
         reason: args.reason.clone(),
         by: user(),
-        drop_undecided: undecided == Undecided::Drop,
+        drop_undecided,
     };
     if let Some(answer) = send_to_running(settings, "resume", &operation).await? {
         let line = format!("{}: the halt is over; the node continues", chain.name);
         return print_result(&args.wanted, &answer, &line);
     }
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
-    let resumed = queue::resume(&archive, &chain.name, &reason, undecided).await;
+    let resumed = queue::resume(&archive, &chain.name, &reason, &operation).await;
     archive.release().await?;
     resumed.map_err(Error::msg)?;
     let head = archive.health().head.map(|head| head.number);
     let answer = json!({ "chainId": chain.chain_id, "halted": false, "head": head });
-    let line = format!(
-        "{}: the halt is over; `chronolith run` continues",
-        chain.name
-    );
+    let name = &chain.name;
+    let line = format!("{name}: the halt is over; `chronolith run` continues");
     print_result(&args.wanted, &answer, &line)
 }
 
 pub(crate) async fn rewind(settings: &Settings, to: u64, args: &Reasoned) -> Result<Exit> {
     let chain = settings.chain(args.wanted.chain.as_deref())?;
+    let name = &chain.name;
     let reason = signed(&args.reason, user().as_deref()).map_err(Error::msg)?;
     let operation = Rewind {
         chain: chain.chain_id.to_string(),
@@ -67,10 +62,8 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, args: &Reasoned) -> Res
         by: user(),
     };
     if let Some(answer) = send_to_running(settings, "rewind", &operation).await? {
-        let mut line = format!(
-            "{}: blocks above {to} were dropped; the node continues from there",
-            chain.name
-        );
+        let mut line =
+            format!("{name}: blocks above {to} were dropped; the node continues from there");
         if let Some(taken) = answer.get("database") {
             let taken = serde_json::from_value(taken.clone())?;
             line = format!("{line}\n{}", line_of(chain, &taken));
@@ -85,10 +78,10 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, args: &Reasoned) -> Res
     rewound.context("rewind")?;
     archive.release().await?;
     let mut answer = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });
-    let mut line = format!("{}: blocks above {to} are gone", chain.name);
+    let mut line = format!("{name}: blocks above {to} are gone");
     if let Some(database) = database {
         let taken = take_back(&database, &archive, chain, &args.reason).await;
-        let taken = taken.map_err(|error| anyhow!(half_done(&chain.name, &error)))?;
+        let taken = taken.map_err(|error| anyhow!(half_done(name, &error)))?;
         answer = with_database(answer, &taken);
         line = format!("{line}\n{}", line_of(chain, &taken));
     }

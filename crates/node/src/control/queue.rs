@@ -16,19 +16,6 @@ use crate::projecting::take_back;
 use crate::running::RunningChain;
 use crate::settings::ChainSettings;
 
-/// What becomes of objects that a rebuild of the state left undecided.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Undecided {
-    Hold,
-    Drop,
-}
-
-impl From<bool> for Undecided {
-    fn from(drop: bool) -> Self {
-        if drop { Self::Drop } else { Self::Hold }
-    }
-}
-
 pub(crate) fn gc_mode(dry_run: bool) -> GcMode {
     if dry_run {
         GcMode::DryRun
@@ -58,10 +45,9 @@ async fn perform(chain: &RunningChain, operation: ChainOperation) -> Done {
     let (archive, chain_id) = (&chain.archive, chain.settings.chain_id);
     let reason = &operation.recorded_reason()?;
     match operation {
-        ChainOperation::Resume(Resume { drop_undecided, .. }) => {
+        ChainOperation::Resume(operation) => {
             let before = head(archive);
-            let name = &chain.settings.name;
-            resume(archive, name, reason, drop_undecided.into()).await?;
+            resume(archive, &chain.settings.name, reason, &operation).await?;
             chain.reset_window().map_err(|error| error.to_string())?;
             Ok(json!({ "chainId": chain_id, "head": head(archive), "headBefore": before }))
         }
@@ -119,24 +105,20 @@ pub(crate) async fn resume(
     archive: &Archive,
     chain: &str,
     reason: &str,
-    undecided: Undecided,
+    operation: &Resume,
 ) -> Result<(), String> {
     let message = |error: chronolith_archive::Error| error.to_string();
-    match check_halted(archive, chain) {
-        Err(_) if undecided == Undecided::Drop => {}
-        halted => {
-            halted?;
-            let resumed = archive.resume(audit("resume", reason)).await;
-            resumed.map_err(message)?;
-        }
+    if let Health::Halted(_) = archive.health().health {
+        let resumed = archive.resume(audit("resume", reason)).await;
+        resumed.map_err(message)?;
+    } else if !operation.drop_undecided {
+        return Err(format!("{chain} is not halted: there is nothing to resume"));
     }
-    match undecided {
-        Undecided::Hold => Ok(()),
-        Undecided::Drop => {
-            let dropped = archive.drop_undecided(audit("drop undecided", reason));
-            dropped.await.map_err(message)
-        }
+    if operation.drop_undecided {
+        let dropped = archive.drop_undecided(audit("drop undecided", reason));
+        dropped.await.map_err(message)?;
     }
+    Ok(())
 }
 
 /// Removes the oldest blocks. Refused while the settings include them: they would be fetched again.
@@ -162,7 +144,7 @@ pub(crate) async fn prune(
     }))
 }
 
-/// Adds what became of the database to an answer.
+/// Adds the result in the database to an answer.
 pub(crate) fn with_database(mut answer: Value, taken: &TakenBack) -> Value {
     let fields = answer.as_object_mut();
     let fields = fields.expect("an answer of an operation is an object");
@@ -170,20 +152,12 @@ pub(crate) fn with_database(mut answer: Value, taken: &TakenBack) -> Value {
     answer
 }
 
-/// What to do where the archive was rewound and the database was not.
+/// The message for an archive that was rewound while the database was not.
 pub(crate) fn half_done(chain: &str, error: &anyhow::Error) -> String {
     format!(
         "the archive of {chain} was rewound; the database was not taken back ({error:#}), so no row is written until \
          `chronolith projection rewind --chain {chain} --reason …` is run"
     )
-}
-
-/// A halt must be there for `resume` to end it.
-fn check_halted(archive: &Archive, chain: &str) -> Result<(), String> {
-    match archive.health().health {
-        Health::Halted(_) => Ok(()),
-        _ => Err(format!("{chain} is not halted: there is nothing to resume")),
-    }
 }
 
 /// Who runs this command, as far as the shell says.
