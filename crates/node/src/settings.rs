@@ -42,8 +42,8 @@ use raw::{
 };
 
 pub(crate) use alerts::AlertSettings;
-use process::Shared;
 pub(crate) use process::Token;
+use process::{FEES_LISTEN, LISTEN, Shared, address};
 pub(crate) use projections::{DatabaseSettings, FeesSettings};
 use reading::{expand, rename_keys, typed};
 
@@ -79,7 +79,7 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     /// The address of the fee API, where fees are projected.
     pub(crate) fees_listen: SocketAddr,
-    /// Where health and metrics are shown.
+    /// The address of health and metrics.
     pub(crate) metrics_listen: SocketAddr,
     /// The address of the admin API, and its token where that is not this machine.
     pub(crate) admin_listen: SocketAddr,
@@ -100,6 +100,13 @@ pub(crate) struct ChainSettings {
     pub(crate) alerts: AlertSettings,
 }
 
+impl ChainSettings {
+    /// Whether this is the name or the id of the chain.
+    pub(crate) fn is_called(&self, wanted: &str) -> bool {
+        self.name.eq_ignore_ascii_case(wanted) || self.chain_id.to_string() == wanted
+    }
+}
+
 /// Most readers want a chain's name, id or start block, which are settings of the follower.
 impl Deref for ChainSettings {
     type Target = FollowSettings;
@@ -118,18 +125,15 @@ impl DerefMut for ChainSettings {
 impl Settings {
     /// Reads a file, and applies flags and environment over it.
     pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Self> {
-        if let Some(value) = collector::from_environment(path, &variable)? {
-            let mut settings = Self::from_value(value)?;
-            settings.put_over(overrides);
-            return Ok(settings);
-        }
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the settings file {}", path.display()))?;
-        let is_toml = path
-            .extension()
-            .is_some_and(|extension| extension == "toml");
-        let read = Self::parse(&text, is_toml);
-        let mut settings = read.with_context(|| format!("in {}", path.display()))?;
+        let mut settings = if let Some(value) = collector::from_environment(path, &variable)? {
+            Self::from_value(value)?
+        } else {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the settings file {}", path.display()))?;
+            let is_toml = path.extension().is_some_and(|name| name == "toml");
+            let read = Self::parse(&text, is_toml);
+            read.with_context(|| format!("in {}", path.display()))?
+        };
         settings.put_over(overrides);
         Ok(settings)
     }
@@ -208,8 +212,8 @@ impl Settings {
         Ok(Self {
             limits,
             database: DatabaseSettings::new(&raw.db)?,
-            listen: process::public(raw.listen.as_deref())?,
-            fees_listen: process::fees(raw.fees_listen.as_deref())?,
+            listen: address("listen", raw.listen.as_deref(), LISTEN)?,
+            fees_listen: address("feesListen", raw.fees_listen.as_deref(), FEES_LISTEN)?,
             admin_listen,
             admin_token,
             metrics_listen: SocketAddr::from(([0, 0, 0, 0], port.unwrap_or(9_464))),
@@ -224,27 +228,15 @@ impl Settings {
 
     /// A chain by its name or id.
     pub(crate) fn chain(&self, wanted: Option<&str>) -> Result<&ChainSettings> {
-        let names = || {
-            let names = self.chains.iter();
-            let names: Vec<String> = names
-                .map(|chain| format!("{} ({})", chain.name, chain.chain_id))
-                .collect();
-            names.join(", ")
-        };
+        let name = |chain: &ChainSettings| format!("{} ({})", chain.name, chain.chain_id);
+        let names: Vec<String> = self.chains.iter().map(name).collect();
+        let names = names.join(", ");
         match (wanted, self.chains.as_slice()) {
             (None, [only]) => Ok(only),
-            (None, _) => bail!(
-                "several chains are set up: name one with --chain: {}",
-                names()
-            ),
+            (None, _) => bail!("several chains are set up: name one with --chain: {names}"),
             (Some(wanted), chains) => {
-                let fits = |chain: &&ChainSettings| {
-                    chain.name.eq_ignore_ascii_case(wanted) || chain.chain_id.to_string() == wanted
-                };
-                chains
-                    .iter()
-                    .find(fits)
-                    .ok_or_else(|| anyhow!("no chain {wanted}; there are: {}", names()))
+                let found = chains.iter().find(|chain| chain.is_called(wanted));
+                found.ok_or_else(|| anyhow!("no chain {wanted}; there are: {names}"))
             }
         }
     }
@@ -302,7 +294,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     );
     let (level, checks) = proof(raw.verification, chain_id);
     let portal = portal(&raw, chain_id, checks, known)?;
-    // With endpoints beside it, they say where the chain stands and what a portal does not tell.
+    // With endpoints beside it, they report the chain's head and what a portal does not have.
     let portal_alone = portal.as_ref().filter(|_| raw.rpc_http.is_empty());
     ensure!(
         portal_alone.is_none() || level == Verification::Claimed,
@@ -312,7 +304,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     let finality = match (&raw.finality, portal_alone) {
         // A portal knows what is final.
         (None, Some(_)) => Finality::Finalized,
-        (requested, _) => finality::rule(requested.as_ref(), known).context("finality")?,
+        (rule, _) => finality::rule(rule.as_ref(), known).context("finality")?,
     };
     ensure!(
         portal_alone.is_none() || !finality.tags().safe,
@@ -403,13 +395,13 @@ fn strategy(raw: Option<RawStrategy>) -> Strategy {
 }
 
 fn mode(mode: Option<RawMode>, start: Option<u64>, end: Option<u64>) -> Result<Mode> {
-    let mode = match mode.unwrap_or(RawMode::Auto) {
-        RawMode::Auto => Mode::Auto,
-        RawMode::Streaming => Mode::Streaming,
-        RawMode::Backfill => {
-            let (Some(start), Some(end_block)) = (start, end) else {
-                bail!("mode: backfill needs startBlock and endBlock");
-            };
+    let mode = match mode {
+        None | Some(RawMode::Auto) => Mode::Auto,
+        Some(RawMode::Streaming) => Mode::Streaming,
+        Some(RawMode::Backfill) => {
+            let ends = start.zip(end);
+            let (start, end_block) =
+                ends.context("mode: backfill needs startBlock and endBlock")?;
             ensure!(
                 start <= end_block,
                 "endBlock: {end_block} is below startBlock {start}"
@@ -432,10 +424,8 @@ fn portal(
     if !raw.rpc_http.is_empty() && raw.portal.is_none() {
         return Ok(None);
     }
-    let named = raw
-        .portal
-        .as_ref()
-        .and_then(|portal| portal.dataset.as_deref());
+    let named = raw.portal.as_ref();
+    let named = named.and_then(|portal| portal.dataset.as_deref());
     let dataset = named.or(known.map(|known| known.portal));
     let base = match (&raw.portal, known) {
         (Some(portal), _) => portal.url.as_str(),
@@ -449,7 +439,7 @@ fn portal(
 }
 
 /// How often to look for new blocks: once a second at endpoints, once a minute at a Portal alone, which many
-/// share: it is asked at most once a second.
+/// share: it gets at most one request a second.
 fn poll(poll_ms: Option<u64>, portal_alone: Option<&PortalSettings>) -> Duration {
     let (default_ms, least_ms) = match portal_alone {
         Some(_) => (60_000, 1_000),

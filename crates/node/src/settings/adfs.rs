@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry};
-use chronolith_projection_adfs::AdfsSettings;
-use chronolith_projection_adfs::AdfsVersion;
-use chronolith_projection_adfs::LanePolicy;
-use chronolith_projection_adfs::Limits;
+use chronolith_projection_adfs::{AdfsSettings, AdfsVersion, LanePolicy, Limits};
 use chronolith_source::portal::PortalSettings;
 
 use super::projections::address_of;
@@ -21,13 +18,12 @@ const CALLDATA_BYTES_MAX: usize = 16 << 20;
 /// Most feeds that may be let through.
 const FEEDS_MAX: u32 = 1_000_000;
 
-/// What is said of all chains.
+/// The versions of all chains.
 #[derive(Default)]
 pub(super) struct Versions {
     versions: BTreeMap<u32, AdfsVersion>,
-    implementations: BTreeMap<[u8; 20], u32>,
-    /// Hashes that the code of implementations must have, where they are told.
-    code_hashes: BTreeMap<[u8; 20], [u8; 32]>,
+    /// The version of each implementation, and the hash that its code must have, if one is set.
+    implementations: BTreeMap<[u8; 20], (u32, Option<[u8; 32]>)>,
 }
 
 impl Versions {
@@ -45,12 +41,12 @@ impl Versions {
             let known = all.versions.contains_key(&one.version);
             let number = one.version;
             ensure!(known, "{}: there is no versions.{number}", place());
-            all.implementations.insert(address, number);
-            if let Some(text) = &one.expected_bytecode_hash {
-                let hash = parse_array(text);
+            let hash = one.expected_bytecode_hash.as_ref().map(|text| {
                 let odd = || format!("{}.expectedBytecodeHash: `{text}` is not 32 bytes", place());
-                all.code_hashes.insert(address, hash.with_context(odd)?);
-            }
+                parse_array(text).with_context(odd)
+            });
+            let implementation = (number, hash.transpose()?);
+            all.implementations.insert(address, implementation);
         }
         Ok(all)
     }
@@ -61,7 +57,7 @@ fn number_of(key: &str) -> Result<u32> {
     number.with_context(|| format!("`{key}` is not the number of a version"))
 }
 
-/// The event is said by each chain.
+/// Each chain sets the event itself.
 fn version_of(raw: &RawVersion) -> Result<AdfsVersion> {
     let guards = &raw.guards;
     let feeds_max = Limits::default().feeds_max;
@@ -104,17 +100,13 @@ pub(super) fn contract(raw: &RawChain, shared: &Versions) -> Result<Option<AdfsS
     );
     // A chain need not have every version. An upgrade to one whose event it does not name is to an
     // implementation that is not known here: the projection is paused and says so.
-    let here = |number: &u32| versions.contains_key(number);
-    let implementations = shared.implementations.iter();
-    let implementations: BTreeMap<[u8; 20], u32> = implementations
-        .filter(|(_, number)| here(number))
-        .map(|(address, number)| (*address, *number))
-        .collect();
-    let code_hashes = shared.code_hashes.iter();
-    let code_hashes = code_hashes.filter(|(address, _)| implementations.contains_key(*address));
-    let code_hashes = code_hashes
-        .map(|(address, hash)| (*address, *hash))
-        .collect();
+    let (mut implementations, mut code_hashes) = (BTreeMap::new(), BTreeMap::new());
+    for (address, (number, hash)) in &shared.implementations {
+        if versions.contains_key(number) {
+            implementations.insert(*address, *number);
+            code_hashes.extend(hash.map(|hash| (*address, hash)));
+        }
+    }
     let calldata_bytes_max = between(
         "maxCalldataBytes",
         raw.max_calldata_bytes,
@@ -156,16 +148,15 @@ pub(super) fn kept(
         "contractAddress: the updates are in transactions, and a portal does not tell all of them: give \
          rpcHttp as well"
     );
-    let requested = if raw.datasets.is_some() {
-        datasets
-    } else {
-        DatasetSet::CLOCK
+    let wanted = match raw.datasets {
+        Some(_) => datasets,
+        None => DatasetSet::CLOCK,
     };
     let own = ScopeEntry {
         emitter: Some(Bytes::copy_from_slice(&contract.proxy)),
         topic0: None,
     };
-    let all_logs = requested.contains(Dataset::Logs) || raw.logs.is_some();
+    let all_logs = wanted.contains(Dataset::Logs) || raw.logs.is_some();
     let scope = match scope {
         Scope::Only(mut entries) => {
             entries.push(own);
@@ -174,7 +165,7 @@ pub(super) fn kept(
         Scope::All if all_logs => Scope::All,
         Scope::All => Scope::only(vec![own]),
     };
-    let datasets = requested.with(Dataset::Logs).with(Dataset::Transactions);
+    let datasets = wanted.with(Dataset::Logs).with(Dataset::Transactions);
     Ok(Kept { datasets, scope })
 }
 

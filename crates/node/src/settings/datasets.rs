@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use chronolith_model::{Dataset, DatasetSet};
 use chronolith_source::portal::PortalSettings;
 
-/// What is requested, or what the source tells all of.
+/// The datasets that are requested, or those that the source has whole.
 pub(super) fn datasets(
     names: Option<&[String]>,
     portal: Option<&PortalSettings>,
@@ -12,7 +12,7 @@ pub(super) fn datasets(
 ) -> Result<DatasetSet> {
     match names {
         Some(names) => named(names, portal_alone),
-        // What a portal tells all of.
+        // What a portal has whole.
         None if portal.is_some() => Ok(DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes])),
         None => Ok(DatasetSet::of(&[
             Dataset::Headers,
@@ -23,17 +23,13 @@ pub(super) fn datasets(
 }
 
 fn named(names: &[String], portal_alone: Option<&PortalSettings>) -> Result<DatasetSet> {
-    let mut sets = Vec::new();
-    for name in names {
-        let found = Dataset::ALL
-            .into_iter()
-            .find(|dataset| dataset.name() == name);
-        let known: Vec<&str> = Dataset::ALL.iter().map(|dataset| dataset.name()).collect();
-        sets.push(
-            found.with_context(|| format!("datasets: `{name}` is none of {}", known.join(", ")))?,
-        );
-    }
-    let set = DatasetSet::of(&sets);
+    let find = |name: &String| {
+        let found = Dataset::ALL.into_iter().find(|one| one.name() == name);
+        let known = Dataset::ALL.map(Dataset::name).join(", ");
+        found.with_context(|| format!("datasets: `{name}` is none of {known}"))
+    };
+    let found: Vec<Dataset> = names.iter().map(find).collect::<Result<_>>()?;
+    let set = DatasetSet::of(&found);
     ensure!(
         !set.bodies_by_logs() || set.contains(Dataset::Logs),
         "datasets: transactions needs tx_hashes, or logs that name some"

@@ -14,10 +14,10 @@ use super::raw::{RawLimits, RawOrPolicy, RawPlanner};
 use super::reading::between;
 use super::{AlertSettings, ChainSettings, Mode};
 
-/// Default addresses.
-const LISTEN: &str = "0.0.0.0:8080";
+/// Default addresses of the public API, the fee API and the admin API.
+pub(super) const LISTEN: &str = "0.0.0.0:8080";
+pub(super) const FEES_LISTEN: &str = "0.0.0.0:9999";
 const ADMIN_LISTEN: &str = "127.0.0.1:9465";
-const FEES_LISTEN: &str = "0.0.0.0:9999";
 
 /// MiB of what queries read, of all chains together.
 const CACHE_MIB: u64 = 256;
@@ -73,13 +73,8 @@ pub(super) fn limits(raw: &RawLimits, planner: &RawPlanner) -> Result<Limits> {
     let within = |name: &str, number: Option<usize>, default: usize, most: usize| {
         between(&format!("limits.{name}"), number, default, 1..=most)
     };
-    let seconds = default.timeout.as_secs();
-    let seconds = between(
-        "limits.timeoutSeconds",
-        raw.timeout_seconds,
-        seconds,
-        1..=25,
-    )?;
+    let (name, seconds) = ("limits.timeoutSeconds", default.timeout.as_secs());
+    let seconds = between(name, raw.timeout_seconds, seconds, 1..=25)?;
     let mib = default.answer_bytes >> 20;
     let mib = within("answerMib", raw.answer_mib, mib, 1_024)?;
     let results = default.answers.results;
@@ -133,8 +128,7 @@ pub(super) fn share_memory(chains: &mut [ChainSettings]) {
     for chain in chains {
         let share = share.clamp(HISTORY_BYTES_LEAST, HISTORY_BYTES_MOST);
         chain.backfill.hold_bytes = share;
-        let lake = chain.stellar.as_mut().and_then(|it| it.lake.as_mut());
-        if let Some(lake) = lake {
+        if let Some(lake) = chain.stellar.as_mut().and_then(|it| it.lake.as_mut()) {
             lake.hold_bytes = share;
         }
         if matches!(chain.mode, Mode::Backfill { .. }) {
@@ -144,20 +138,10 @@ pub(super) fn share_memory(chains: &mut [ChainSettings]) {
 }
 
 /// The address of a listener.
-fn address(name: &str, listen: Option<&str>, default: &str) -> Result<SocketAddr> {
+pub(super) fn address(name: &str, listen: Option<&str>, default: &str) -> Result<SocketAddr> {
     let listen = listen.unwrap_or(default);
     let address = listen.parse();
     address.with_context(|| format!("{name}: `{listen}` is not an address such as {default}"))
-}
-
-/// The address of the public API.
-pub(super) fn public(listen: Option<&str>) -> Result<SocketAddr> {
-    address("listen", listen, LISTEN)
-}
-
-/// The address of the fee API.
-pub(super) fn fees(listen: Option<&str>) -> Result<SocketAddr> {
-    address("feesListen", listen, FEES_LISTEN)
 }
 
 /// The address of the admin API: on this machine, or with a token.

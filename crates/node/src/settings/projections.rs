@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use chronolith_model::Dataset;
-use chronolith_model::Scope;
-use chronolith_model::ScopeEntry;
-use chronolith_projection_fees::FeeContract;
-use chronolith_projection_fees::known_contracts;
+use chronolith_model::{Dataset, Scope, ScopeEntry};
+use chronolith_projection_fees::{FeeContract, known_contracts};
 
 use super::adfs::Kept;
 use super::process::Token;
@@ -75,14 +72,13 @@ pub(super) fn fees(
         Some(RawFees::Whether(true)) => &default,
         Some(RawFees::Whole(whole)) => whole,
     };
-    let named = whole.contracts.as_slice();
     let job_ttl = whole.job_lease_ttl_ms.map(Duration::from_millis);
     ensure!(
         job_ttl.is_none_or(|ttl| ttl >= JOB_TTL_MIN),
         "fees.jobLeaseTtlMs: at least 1000"
     );
     let mut contracts = Vec::new();
-    for one in named {
+    for one in &whole.contracts {
         let (address, from_block) = match one {
             RawFeeContract::Address(address) => (address, None),
             RawFeeContract::Whole(whole) => (&whole.address, whole.from_block),
@@ -92,7 +88,7 @@ pub(super) fn fees(
             from_block: from_block.unwrap_or(start_block),
         });
     }
-    if named.is_empty() {
+    if contracts.is_empty() {
         let known = known_contracts(chain_id).into_iter();
         contracts.extend(known.map(|address| FeeContract {
             address,

@@ -1,4 +1,4 @@
-//! Values of the file: variables are put in, names are made one, types are given, and errors are shown without
+//! Values of the file: variables are replaced, names become camelCase, types are checked, and errors leave out
 //! what may be a key.
 
 use std::fmt::Display;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use chronolith_follower::location::store_options;
 use chronolith_follower::settings::StellarSettings;
-use chronolith_model::{Dataset, DatasetSet, Scope, Verification};
-use chronolith_source::evm::{Checks, Strategy};
+use chronolith_model::{Dataset, DatasetSet, Verification};
 use chronolith_source::stellar::{CoreSettings, LakePlace, LakeSettings, Layout};
 use chronolith_stellar::Network;
 
@@ -65,23 +65,16 @@ pub(super) fn chain(
         "stellar: give a lake, or a core, or both: ledgers must come from somewhere"
     );
     let backfill = backfill(&raw.backfill)?;
+    let name = raw.name.as_ref().unwrap_or(&network_name);
+    let defaults = FollowSettings::of_endpoints(chain_id, name, Vec::new());
     let follow = FollowSettings {
-        chain_id,
-        name: raw.name.clone().unwrap_or_else(|| network_name.clone()),
-        endpoints: Vec::new(),
-        portal: None,
-        heads: Vec::new(),
         start_block,
         mode,
         // A ledger is final when it has closed.
         finality: Finality::Finalized,
-        l1: None,
         datasets: kept(raw.datasets.as_deref())?,
-        scope: Scope::All,
-        // No hash covers every event, so that no more can be requested. Logs say for themselves.
+        // No hash covers every event, so a higher level cannot be requested. Each log has its own level.
         level: Verification::Linked,
-        checks: Checks::ALL,
-        strategy: Strategy::Receipts,
         poll: Duration::from_millis(raw.poll_ms.unwrap_or(POLL_MS).max(10)),
         backfill,
         tail_bytes: process::tail_bytes(raw.tail_mib)?,
@@ -94,6 +87,7 @@ pub(super) fn chain(
             lake,
             core,
         }),
+        ..defaults
     };
     Ok(ChainSettings {
         follow,
@@ -132,19 +126,19 @@ fn refuse_others(raw: &RawChain) -> Result<()> {
             .or(backfill.min_range)
             .or(backfill.max_range)
             .is_none(),
-        "backfill: how much is asked for at once follows from the lake's objects"
+        "backfill: how much is requested at once follows from the lake's objects"
     );
     Ok(())
 }
 
 /// The network's name and what follows from its passphrase.
 fn network(raw: &RawStellar) -> Result<(String, Network)> {
-    let requested = raw.network.as_deref();
-    let known = NETWORKS.iter().find(|(name, phrase)| match requested {
-        Some(requested) => *name == requested,
-        None => raw.passphrase.as_deref() == Some(*phrase),
+    let (name, phrase) = (raw.network.as_deref(), raw.passphrase.as_deref());
+    let known = NETWORKS.iter().find(|known| match name {
+        Some(name) => known.0 == name,
+        None => phrase == Some(known.1),
     });
-    match (known, requested, raw.passphrase.as_deref()) {
+    match (known, name, phrase) {
         (Some((name, phrase)), _, given) => {
             ensure!(
                 given.is_none_or(|given| given == *phrase),
@@ -241,11 +235,10 @@ fn lake_url(url: &str, raw: &RawLake) -> Result<LakePlace> {
         }
         _ => bail!("url: it begins with s3://, http:// or https://; a directory goes into dir"),
     }
-    let of_environment = chronolith_follower::location::store_options();
-    let mut options: Vec<(String, String)> = if raw.anonymous {
+    let mut options = if raw.anonymous {
         vec![("aws_skip_signature".to_owned(), "true".to_owned())]
     } else {
-        of_environment
+        store_options()
     };
     let mut put = |name: &str, value: &str| {
         options.retain(|(known, _)| known != name);
