@@ -31,7 +31,7 @@ pub(crate) struct Codes {
 /// not know.
 ///
 /// # Errors
-/// The source cannot be asked.
+/// The source does not answer.
 pub(crate) async fn missing_contract(chain: &RunningChain) -> Result<Option<String>, SourceError> {
     let settings = &chain.settings;
     let fees = settings.fees.iter().flat_map(|fees| &fees.contracts);
@@ -99,7 +99,7 @@ impl Codes {
             if code.is_none() {
                 tracing::warn!(
                     chain = %chain.settings.name, %address,
-                    "the node does not tell code: expectedBytecodeHash is not compared"
+                    "the source does not serve code: expectedBytecodeHash is not compared"
                 );
             }
             let hash = code.map(|code| keccak256(&code));

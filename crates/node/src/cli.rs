@@ -104,11 +104,11 @@ pub(crate) enum Command {
     /// no less, and has the same content or is proven further. A node that follows the chain must be
     /// stopped first, unless this is a dry run.
     Repair(RepairRange),
-    /// Fetch history between two blocks, as far as the archive lacks it, several ranges at a time.
+    /// Fetch the history that is missing between two blocks, several ranges at a time.
     ///
     /// What is there already is not fetched. Interrupted, it continues after the last checkpoint when
-    /// called again. Only final blocks are fetched. It ends well when every range between the two blocks
-    /// is complete. A node that runs on the data directory is asked to fill in what lies below its newest
+    /// called again. Only final blocks are fetched. It succeeds when every range between the two blocks
+    /// is complete. A node that runs on the data directory fetches what is missing below its newest
     /// archived block.
     Backfill(BackfillRange),
     /// Copy archives into a directory, also while a node writes.

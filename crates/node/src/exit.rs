@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// How a command ended. `--help` and `docs/cli.md` tell people the same.
+/// How a command ended. `--help` and `docs/cli.md` list the same codes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Exit {

@@ -40,7 +40,7 @@ impl Traces {
     /// Sends to this collector. Nothing is sent yet.
     ///
     /// # Errors
-    /// Not a web address; it is not shown, since it may carry a key.
+    /// Not a web address. The message leaves it out, since it may contain a key.
     pub(crate) fn start(endpoint: &str, runtime: &Handle) -> Result<Self> {
         let wrong = || anyhow!("{ENDPOINT}: not an address that begins with http:// or https://");
         let base = Url::parse(endpoint).map_err(|_| wrong())?;
@@ -91,12 +91,12 @@ impl Traces {
 
     /// Sends what is left.
     pub(crate) fn stop(self) {
-        // What was not taken was told when it was sent.
+        // A span that was not accepted was logged when it was sent.
         let _ = self.0.shutdown_with_timeout(STOP_TIMEOUT);
     }
 }
 
-/// Sends over the HTTP client that endpoints are asked with, on the runtime that is there anyway.
+/// Sends over the same kind of HTTP client as requests to endpoints, on the existing runtime.
 #[derive(Debug)]
 struct Sender {
     client: reqwest::Client,

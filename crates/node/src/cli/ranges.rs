@@ -34,7 +34,7 @@ pub(crate) struct RetryRange {
     /// Its number, as `chronolith state --ranges` shows it.
     pub(crate) id: u64,
     /// Why; it is recorded.
-    #[arg(long, default_value = "asked by an operator")]
+    #[arg(long, default_value = "requested by an operator")]
     pub(crate) reason: String,
     /// Which chain.
     #[command(flatten)]

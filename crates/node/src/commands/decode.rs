@@ -25,7 +25,7 @@ pub(crate) enum DecodeCommand {
     ///
     /// Prints the feeds with their new values, and the rows of the table of newest indexes. Calldata that
     /// the contract would not take is refused with the byte where it is wrong. Where feeds and table
-    /// disagree, that is told and no error. With --proxy the calldata may be the whole input of a
+    /// disagree, that is printed and no error. With --proxy the calldata may be the whole input of a
     /// transaction, also of one that goes through a Safe or makes several calls; then a list is printed.
     #[command(after_help = ADFS_HELP)]
     Adfs(DecodeAdfs),
@@ -73,7 +73,7 @@ pub(crate) struct DecodeAdfs {
 enum Lanes {
     /// Refuse the calldata.
     Reject,
-    /// Cut them to 13 bits, and tell.
+    /// Cut them to 13 bits, and print that.
     Mask,
 }
 

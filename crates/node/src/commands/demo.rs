@@ -60,7 +60,7 @@ const ACTS: [Act; 2] = [
 ];
 const LOGS_PER_BLOCK: u32 = 40;
 const CONFIRMATIONS: u64 = 8;
-/// How often is looked whether something happened, and how often the heads are told.
+/// How often the chains are polled, and how often the heads are printed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const HEADS_EVERY: Duration = Duration::from_secs(3);
 

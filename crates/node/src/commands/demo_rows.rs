@@ -20,7 +20,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Starts one. None where PostgreSQL is not installed, which is told.
+    /// Starts one. None where PostgreSQL is not installed, which is printed.
     pub(super) async fn start() -> Result<Option<Self>> {
         let started =
             tokio::task::spawn_blocking(|| TempPostgres::start(&TempPostgresOptions::default()));

@@ -10,7 +10,7 @@ use chronolith_follower::chain::Chain;
 use chronolith_model::{BlockRef, Hash32, Log};
 use chronolith_sim::evm::UPGRADED_TOPIC;
 
-/// How often the way through history is told.
+/// How often the progress of history is printed.
 const HISTORY_EVERY: Duration = Duration::from_secs(2);
 
 /// What was seen of one chain.

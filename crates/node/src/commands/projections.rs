@@ -5,7 +5,7 @@ use chronolith_projection::jobs::{Gap, JobReport};
 use chronolith_projection::leases::LeaseReport;
 use chronolith_projection::{ChainState, Passwords, partitions, set_up};
 use chronolith_projection_adfs::KnownVersion;
-use chronolith_serve::admin::operation::ProjectionOperation;
+use chronolith_serve::admin::operation::ProjectionOperation as Operation;
 
 use super::output::print_json;
 use super::projection_reset;
@@ -34,11 +34,7 @@ pub(crate) async fn db(settings: Result<Settings>, command: DbCommand) -> Result
             init(&url, json).await
         }
         DbCommand::Status(request) => {
-            perform(
-                &settings?,
-                request.into_operation(ProjectionOperation::Status),
-            )
-            .await
+            perform(&settings?, request.into_operation(Operation::Status)).await
         }
     }
 }
@@ -65,9 +61,9 @@ async fn init(url: &str, json: bool) -> Result<Exit> {
 /// `projection`.
 pub(crate) async fn projection(settings: &Settings, command: ProjectionCommand) -> Result<Exit> {
     let request = match command {
-        ProjectionCommand::State(request) => request.into_operation(ProjectionOperation::Status),
-        ProjectionCommand::Resume(request) => request.into_operation(ProjectionOperation::Resume),
-        ProjectionCommand::Replay(request) => request.into_operation(ProjectionOperation::Replay),
+        ProjectionCommand::State(request) => request.into_operation(Operation::Status),
+        ProjectionCommand::Resume(request) => request.into_operation(Operation::Resume),
+        ProjectionCommand::Replay(request) => request.into_operation(Operation::Replay),
         ProjectionCommand::Rewind(act) => return projection_reset::rewind(settings, &act).await,
         ProjectionCommand::Reset(reset) => return projection_reset::reset(settings, &reset).await,
     };
@@ -197,7 +193,7 @@ fn print_state(chain: &ChainState) {
         }
         if let Some(reason) = &one.paused_reason {
             let detail = one.paused_detail.as_deref().unwrap_or_default();
-            println!("             STANDS STILL ({reason}): {detail}");
+            println!("             PAUSED ({reason}): {detail}");
         }
         if let Some(remedy) = &one.remedy {
             println!("             when the cause is gone: `{remedy}`");
