@@ -1,5 +1,6 @@
 //! Health and metrics, and what they show of the chains.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -117,18 +118,17 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
 }
 
 fn dropped_rules(chain: &Chain) -> Vec<DroppedRuleHealth> {
+    let health = |DroppedRule { rule, block, what }| DroppedRuleHealth { rule, block, what };
     let dropped = chain.source.dropped_rules().into_iter();
-    let shown =
-        dropped.map(|DroppedRule { rule, block, what }| DroppedRuleHealth { rule, block, what });
-    shown.collect()
+    dropped.map(health).collect()
 }
 
 /// A message without paths of files: clients must not see them, and the log has them.
 pub(crate) fn without_paths(message: &str) -> String {
     let mut parts = message.split(" (path=");
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |shown, part| {
-        shown + part.split_once(')').map_or("", |(_, after)| after)
+    parts.fold(first, |message, part| {
+        message + part.split_once(')').map_or("", |(_, after)| after)
     })
 }
 
@@ -145,14 +145,11 @@ fn l1_health(l1: &L1) -> L1Health {
 fn topics_watched(settings: &ChainSettings) -> Option<Vec<String>> {
     let fees = settings.fees.iter().flat_map(|_| fees::topics());
     let adfs = settings.adfs.iter().flat_map(|adfs| adfs.topics());
-    let mut topics: Vec<String> = fees.chain(adfs).map(encode_prefixed).collect();
-    topics.sort();
-    topics.dedup();
+    let topics: BTreeSet<String> = fees.chain(adfs).map(encode_prefixed).collect();
     if topics.is_empty() {
-        topics_of(&settings.scope)
-    } else {
-        Some(topics)
+        return topics_of(&settings.scope);
     }
+    Some(topics.into_iter().collect())
 }
 
 /// First topics of the logs that are kept; none where one entry takes every topic.
@@ -161,10 +158,8 @@ fn topics_of(scope: &Scope) -> Option<Vec<String>> {
         return None;
     };
     let topic = |entry: &ScopeEntry| Some(encode_prefixed(entry.topic0.as_ref()?));
-    let mut topics = entries.iter().map(topic).collect::<Option<Vec<String>>>()?;
-    topics.sort();
-    topics.dedup();
-    Some(topics)
+    let topics: BTreeSet<String> = entries.iter().map(topic).collect::<Option<_>>()?;
+    Some(topics.into_iter().collect())
 }
 
 /// Serves health and metrics until dropped; `chains` are those that are followed here.
@@ -176,11 +171,11 @@ pub(crate) async fn serve(
 ) -> Result<()> {
     let listener = bind(settings.metrics_listen, "metricsPort").await?;
     tracing::info!(event = "health_listening", listen = %listener.local_addr()?, "health and metrics listening");
-    let (shown, upkeep) = (handle.clone(), handle);
+    let upkeep = handle.clone();
     let (of, data_dir) = (probe.clone(), settings.data_dir.clone());
     let metrics: Metrics = Arc::new(move || {
         observe(&chains, &of.chains(), &data_dir);
-        shown.render()
+        handle.render()
     });
     let tidy = async {
         loop {

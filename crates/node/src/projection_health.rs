@@ -1,12 +1,10 @@
 //! Health of the projections of a chain: what the database last reported, and since when it does not answer.
 
 use chronolith_follower::clock::now;
+use chronolith_projection::ChainState;
 use chronolith_projection::leases::LeaseReport;
-use chronolith_projection::{ChainState, ProjectionState};
-use chronolith_serve::health::DatabaseState;
-use chronolith_serve::health::ProjectionsHealth;
+use chronolith_serve::health::{DatabaseState, ProjectionsHealth};
 use parking_lot::Mutex;
-use parking_lot::MutexGuard;
 
 /// Health of the projections of a chain that is followed here.
 #[derive(Debug, Default)]
@@ -39,33 +37,29 @@ struct Seen {
 }
 
 impl ProjectionHealth {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock()
-    }
-
     /// Something is projected here.
     pub(crate) fn begin(&self) {
-        self.lock().is_on = true;
+        self.0.lock().is_on = true;
     }
 
     /// Nothing can be written; returns whether that is new.
     pub(crate) fn cannot_write(&self, message: &str) -> bool {
-        note(&mut self.lock().writing, message)
+        note(&mut self.0.lock().writing, message)
     }
 
     /// Everything is written again; returns whether it was not before.
     pub(crate) fn writes(&self) -> bool {
-        self.lock().writing.take().is_some()
+        self.0.lock().writing.take().is_some()
     }
 
     /// The database could not be looked at.
     pub(crate) fn cannot_look(&self, message: &str) {
-        note(&mut self.lock().looking, message);
+        note(&mut self.0.lock().looking, message);
     }
 
     /// What the database says.
     pub(crate) fn saw(&self, chain: Option<&ChainState>, locks: &[LeaseReport]) {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         known.looking = None;
         known.seen = Some(Seen {
             at: now(),
@@ -76,7 +70,7 @@ impl ProjectionHealth {
 
     /// For the health endpoint; none where nothing is projected here.
     pub(crate) fn health(&self) -> Option<ProjectionsHealth> {
-        let known = self.lock();
+        let known = self.0.lock();
         if !known.is_on {
             return None;
         }
@@ -102,22 +96,25 @@ impl ProjectionHealth {
 
     /// The contract's version that is decoded.
     pub(crate) fn version(&self) -> Option<u32> {
-        let known = self.lock();
+        let known = self.0.lock();
         let version = known.chain()?.version?;
         u32::try_from(version).ok()
     }
 
     /// Why a projection waits for an operator, where one does.
     pub(crate) fn paused(&self) -> Option<String> {
-        let known = self.lock();
+        let known = self.0.lock();
         let mut all = known.chain()?.projections.iter();
         let paused = all.find(|one| one.paused_at.is_some())?;
-        Some(paused_words(paused))
+        let reason = paused.paused_reason.as_deref().unwrap_or("unknown");
+        let detail = paused.paused_detail.as_deref().unwrap_or("no detail");
+        let name = &paused.projection;
+        Some(format!("{name} is paused ({reason}): {detail}"))
     }
 
     /// History that stays missing until an operator acts: jobs that failed permanently.
     pub(crate) fn failed_jobs(&self) -> Option<String> {
-        let known = self.lock();
+        let known = self.0.lock();
         let mut all = known.chain()?.projections.iter();
         let dead = all.find(|one| one.dead_jobs > 0)?;
         let (name, jobs) = (&dead.projection, dead.dead_jobs);
@@ -131,7 +128,7 @@ impl ProjectionHealth {
         if let Some(paused) = self.paused() {
             return Some(format!("projections: {paused}"));
         }
-        let known = self.lock();
+        let known = self.0.lock();
         let outage = known.writing.as_ref().or(known.looking.as_ref())?;
         let seconds = now().saturating_sub(outage.since);
         Some(format!("projections: for {seconds} s: {}", outage.message))
@@ -160,12 +157,6 @@ fn note(known: &mut Option<Outage>, message: &str) -> bool {
     }
 }
 
-fn paused_words(one: &ProjectionState) -> String {
-    let reason = one.paused_reason.as_deref().unwrap_or("unknown");
-    let detail = one.paused_detail.as_deref().unwrap_or("no detail");
-    format!("{} is paused ({reason}): {detail}", one.projection)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,7 +173,7 @@ mod tests {
         );
         assert!(watched.cannot_write("gone"));
         assert!(!watched.cannot_write("gone"), "that is no news");
-        watched.lock().writing.as_mut().unwrap().since = 7;
+        watched.0.lock().writing.as_mut().unwrap().since = 7;
         assert!(watched.cannot_write("still gone"));
         watched.cannot_look("no connection");
         let health = watched.health().unwrap();

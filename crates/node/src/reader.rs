@@ -17,8 +17,7 @@ use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_serve::chain::{
     ChainRanges, ChainStatus, EndpointHealth, Ingested, Reorg, ServedChain,
 };
-use chronolith_serve::health::ChainHealth;
-use chronolith_serve::health::Probe;
+use chronolith_serve::health::{ChainHealth, Probe};
 use parking_lot::Mutex;
 
 use crate::health_server::without_paths;
@@ -46,14 +45,13 @@ struct Looked {
 impl Reader {
     pub(crate) async fn open(settings: ChainSettings, place: &ArchiveLocation) -> Result<Self> {
         let archive = open_reader(&settings, place).await?;
-        let looked = Looked {
-            good: Some(Instant::now()),
-            error: None,
-        };
         Ok(Self {
             settings,
             archive,
-            looked: Mutex::new(looked),
+            looked: Mutex::new(Looked {
+                good: Some(Instant::now()),
+                error: None,
+            }),
             notes: place.notes().to_owned(),
             ranges: Mutex::default(),
         })
@@ -72,15 +70,13 @@ impl Reader {
             tokio::time::sleep(REFRESH_EVERY).await;
         }
     }
-}
 
-impl Reader {
     /// Brings what is known of ranges up to date.
     async fn look(&self) {
         let remembered = match RunState::load(&self.settings, &self.notes) {
             Ok(remembered) => remembered,
             Err(error) => {
-                tracing::debug!(chain = %self.settings.name, %error, "ranges are shown as they were");
+                tracing::debug!(chain = %self.settings.name, %error, "ranges not refreshed");
                 return;
             }
         };

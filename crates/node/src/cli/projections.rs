@@ -1,8 +1,8 @@
 //! The command line of projections.
 
 use chronolith_serve::admin::operation::{
-    ImplementationOf, LockOf, OfChain, OfProjection, OneJob, PartitionsOf, ProjectionOperation,
-    PrunePartitions, Replay, SomeJob, VersionOf,
+    ImplementationOf, LockOf, OfChain, OfProjection, OneJob, PartitionsOf,
+    ProjectionOperation as Operation, PrunePartitions, Replay, SomeJob, VersionOf,
 };
 use clap::{Args, Subcommand};
 
@@ -20,10 +20,7 @@ pub(crate) struct CliRequest<T: Args> {
 }
 
 impl<T: Args> CliRequest<T> {
-    pub(crate) fn into_operation(
-        self,
-        operation: fn(T) -> ProjectionOperation,
-    ) -> ProjectionRequest {
+    pub(crate) fn into_operation(self, operation: fn(T) -> Operation) -> ProjectionRequest {
         ProjectionRequest {
             operation: operation(self.operation),
             json: self.json,
@@ -34,7 +31,7 @@ impl<T: Args> CliRequest<T> {
 /// An operation on projections, and how to answer.
 #[derive(Debug)]
 pub(crate) struct ProjectionRequest {
-    pub(crate) operation: ProjectionOperation,
+    pub(crate) operation: Operation,
     /// Answer in JSON.
     pub(crate) json: bool,
 }
@@ -104,10 +101,10 @@ pub(crate) enum VersionsCommand {
     List(CliRequest<OfChain>),
     /// Say which version an implementation has, and resume the chain that is paused until it is known.
     ///
-    /// It is kept in the database, with who said so and when. The version must be among those of the
+    /// It is kept in the database, with the operator and the time. The version must be among those of the
     /// settings file, and the file must not say otherwise.
     Add(CliRequest<VersionOf>),
-    /// Take back what was said of an implementation that never was in force.
+    /// Remove the version of an implementation that never was in force.
     ///
     /// Rows are made of one that was: `projection reset` rebuilds them.
     Remove(CliRequest<ImplementationOf>),
@@ -151,10 +148,10 @@ pub(crate) struct ResetProjection {
 impl From<JobsCommand> for ProjectionRequest {
     fn from(command: JobsCommand) -> Self {
         match command {
-            JobsCommand::List(request) => request.into_operation(ProjectionOperation::Jobs),
-            JobsCommand::Retry(request) => request.into_operation(ProjectionOperation::Retry),
-            JobsCommand::Explain(request) => request.into_operation(ProjectionOperation::Explain),
-            JobsCommand::Audit(request) => request.into_operation(ProjectionOperation::Audit),
+            JobsCommand::List(request) => request.into_operation(Operation::Jobs),
+            JobsCommand::Retry(request) => request.into_operation(Operation::Retry),
+            JobsCommand::Explain(request) => request.into_operation(Operation::Explain),
+            JobsCommand::Audit(request) => request.into_operation(Operation::Audit),
         }
     }
 }
@@ -162,21 +159,18 @@ impl From<JobsCommand> for ProjectionRequest {
 impl From<LocksCommand> for ProjectionRequest {
     fn from(command: LocksCommand) -> Self {
         match command {
-            LocksCommand::List(request) => request.into_operation(ProjectionOperation::Locks),
-            LocksCommand::Release(request) => request.into_operation(ProjectionOperation::Release),
+            LocksCommand::List(request) => request.into_operation(Operation::Locks),
+            LocksCommand::Release(request) => request.into_operation(Operation::Release),
         }
     }
 }
 
 impl From<PartitionsCommand> for ProjectionRequest {
     fn from(command: PartitionsCommand) -> Self {
+        use PartitionsCommand::{Create, Prune};
         match command {
-            PartitionsCommand::Create(request) => {
-                request.into_operation(ProjectionOperation::CreatePartitions)
-            }
-            PartitionsCommand::Prune(request) => {
-                request.into_operation(ProjectionOperation::PrunePartitions)
-            }
+            Create(request) => request.into_operation(Operation::CreatePartitions),
+            Prune(request) => request.into_operation(Operation::PrunePartitions),
         }
     }
 }
@@ -184,13 +178,9 @@ impl From<PartitionsCommand> for ProjectionRequest {
 impl From<VersionsCommand> for ProjectionRequest {
     fn from(command: VersionsCommand) -> Self {
         match command {
-            VersionsCommand::List(request) => request.into_operation(ProjectionOperation::Versions),
-            VersionsCommand::Add(request) => {
-                request.into_operation(ProjectionOperation::AddVersion)
-            }
-            VersionsCommand::Remove(request) => {
-                request.into_operation(ProjectionOperation::RemoveVersion)
-            }
+            VersionsCommand::List(request) => request.into_operation(Operation::Versions),
+            VersionsCommand::Add(request) => request.into_operation(Operation::AddVersion),
+            VersionsCommand::Remove(request) => request.into_operation(Operation::RemoveVersion),
         }
     }
 }

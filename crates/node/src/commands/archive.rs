@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{
-    Archive, AuditEntry, Place, RebuildReport, check_format, rebuild_anchors, rebuild_state,
+    Archive, Place, RebuildReport, check_format, rebuild_anchors, rebuild_state,
 };
 use chronolith_follower::chain::{archive_settings, open_source};
-use chronolith_follower::clock::now;
 use chronolith_follower::location::ArchiveLocation;
 use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_source::Source;
@@ -17,13 +16,14 @@ use serde_json::{Value, json};
 use super::output::print_json;
 use super::state::chosen;
 use crate::cli::{ArchiveCommand, RebuildState, Wanted};
+use crate::control::queue::audit;
 use crate::exit::Exit;
 use crate::hex::parse_array;
 use crate::settings::{ChainSettings, Settings};
 
-/// Ends of segments that are shown to the source, the newest first, before it is abandoned.
+/// Ends of segments that are compared with the source, the newest first, before the search ends.
 const ANCHORS_MAX: usize = 1_000;
-/// Objects that are shown without being asked for all.
+/// Objects that are printed without `--json`.
 const SHOWN: usize = 20;
 
 pub(crate) async fn archive(settings: &Settings, what: &ArchiveCommand) -> Result<Exit> {
@@ -44,13 +44,8 @@ async fn rebuild(settings: &Settings, args: &RebuildState) -> Result<Exit> {
     check_lost(chain, &place).await?;
     let vouching = Vouching::open(chain, args, &*writable.place.blobs).await?;
     let anchor = vouching.anchor;
-    let audit = AuditEntry {
-        at: now(),
-        act: format!(
-            "rebuild-state: from block {} {}",
-            anchor.number, anchor.hash
-        ),
-    };
+    let reason = format!("from block {} {}", anchor.number, anchor.hash);
+    let audit = audit("rebuild-state", &reason);
     let confirm = async |block: BlockRef| Ok(vouching.confirms(block).await);
     let archive = archive_settings(chain);
     let report = rebuild_state(&writable.place, &archive, anchor, audit, &confirm).await?;
@@ -81,28 +76,30 @@ impl Vouching {
         let named = args.anchor.iter().map(|text| parse_anchor(text));
         let named = named.collect::<Result<Vec<BlockRef>>>()?;
         let source = open_source(chain).await;
-        let Some(&anchor) = named.iter().max_by_key(|block| block.number) else {
-            let source = source
-                .context("no source can vouch for a block: name one with --anchor NUMBER:0xHASH")?;
-            let anchor = confirmed_anchor(&*source, blobs).await?;
-            let source = Some(source);
-            return Ok(Self {
-                anchor,
-                named,
-                source,
-            });
+        let (anchor, source) = match named.iter().max_by_key(|block| block.number) {
+            Some(&anchor) => {
+                if let Err(error) = &source {
+                    eprintln!(
+                        "no source is available, so only --anchor says what is right: {error:#}"
+                    );
+                }
+                (anchor, source.ok())
+            }
+            None => {
+                let source = source.context(
+                    "no source can vouch for a block: name one with --anchor NUMBER:0xHASH",
+                )?;
+                (confirmed_anchor(&*source, blobs).await?, Some(source))
+            }
         };
-        if let Err(error) = &source {
-            eprintln!("no source can be asked, so only --anchor says what is right: {error:#}");
-        }
         Ok(Self {
             anchor,
             named,
-            source: source.ok(),
+            source,
         })
     }
 
-    /// Whether a block is known to be right. One that cannot be asked about is not.
+    /// Whether a block is known to be right. Without an answer of the source it is not.
     async fn confirms(&self, block: BlockRef) -> bool {
         if self.named.contains(&block) {
             return true;
@@ -132,7 +129,7 @@ async fn check_lost(chain: &ChainSettings, place: &ArchiveLocation) -> Result<()
             chain.name
         ),
         Err(error) => bail!(
-            "there is a state, and it cannot be used ({error}): move {place}/state away, and say this once more"
+            "there is a state, and it cannot be used ({error}): move {place}/state away, and run this again"
         ),
     }
 }

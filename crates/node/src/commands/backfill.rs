@@ -1,4 +1,4 @@
-//! `chronolith backfill`: history that coverage lacks, fetched into the archive.
+//! `chronolith backfill`: missing history, fetched into the archive.
 
 use std::time::{Duration, Instant};
 
@@ -223,8 +223,8 @@ fn check_linked(archive: &Archive, missing: &[BlockRange]) -> Result<()> {
     Ok(())
 }
 
-/// Fetches what the archive lacks in a range below its head, and returns how many blocks that was.
-/// Whatever ends it early, what was published stays, and the next call continues from there.
+/// Fetches the missing blocks of a range below the archive's head, and returns their number. What was
+/// published stays after a failure, and the next call continues from there.
 pub(crate) async fn fill_missing(
     filler: &Filler<'_>,
     range: BlockRange,
@@ -254,8 +254,6 @@ pub(crate) async fn fill_missing(
 /// names it as its parent. A block that links to nothing would only be claimed by the source.
 pub(super) fn linked_end(archive: &Archive, end: u64) -> u64 {
     let covered = archive.coverage(DatasetSet::CLOCK, None);
-    let mut at_or_behind = covered.iter().filter(|(range, _)| range.end >= end);
-    at_or_behind
-        .next()
-        .map_or(end, |(range, _)| range.start.max(end))
+    let next = covered.iter().find(|(range, _)| range.end >= end);
+    next.map_or(end, |(range, _)| range.start.max(end))
 }

@@ -84,7 +84,8 @@ pub(crate) async fn restore(settings: &Settings, dir: &Path, wanted: &Wanted) ->
             )
         })?;
         if let (Some(beside), Some(to)) = (beside.directory(), to.directory()) {
-            put_in_place(beside, to)?;
+            rename_durably(beside, to)
+                .with_context(|| format!("cannot put the archive in place at {}", to.display()))?;
         }
         copies.push(report_copy(chain, "restored", &copied, wanted));
     }
@@ -113,13 +114,8 @@ async fn copy(
     let mut progress = Progress::of_command(what, &chain.name, Unit::Bytes);
     let reached =
         &mut |done: chronolith_archive::Inspected| progress.reach(done.bytes, done.bytes_all);
-    let copied = copy_archive(
-        &from.reader(),
-        &target.place,
-        ChainId(chain.chain_id),
-        reached,
-    )
-    .await?;
+    let chain = ChainId(chain.chain_id);
+    let copied = copy_archive(&from.reader(), &target.place, chain, reached).await?;
     // Which chain an archive is of goes with it, where a source served block 0.
     if let Some(hash) = genesis::load(from).await? {
         genesis::store(to, hash).await?;
@@ -163,12 +159,6 @@ fn is_lost(error: &anyhow::Error) -> bool {
 fn is_archived(name: &str) -> bool {
     let folders = ["seg/", "bat/", "run/", "pack/", "cat/"];
     folders.iter().any(|folder| name.starts_with(folder))
-}
-
-/// Gives the directory its name, durably.
-fn put_in_place(beside: &Path, to: &Path) -> Result<()> {
-    rename_durably(beside, to)
-        .with_context(|| format!("cannot put the archive in place at {}", to.display()))
 }
 
 /// Prints what was copied, unless JSON is requested; returns it as JSON.

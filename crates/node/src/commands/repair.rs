@@ -6,7 +6,6 @@ use chronolith_archive::{
 };
 use chronolith_follower::backfill::fill::{Filler, Filling};
 use chronolith_follower::chain::{open_for_operator, open_reader, open_source};
-use chronolith_follower::clock::now;
 use chronolith_follower::error::FollowError;
 use chronolith_follower::progress::{Progress, Unit};
 use chronolith_follower::ranges::settle;
@@ -20,15 +19,12 @@ use super::verify::{
     Found, against_source, finding_json, look, not_compared_json, object_json, show,
 };
 use crate::cli::RepairRange;
+use crate::control::queue::audit;
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
 
-/// What a repair did.
-struct Repaired {
-    repaired: Vec<DamagedObject>,
-    /// What is still not whole, with the reason.
-    left: Found,
-}
+/// Objects that were repaired, and what is still not whole, with the reason.
+type Repaired = (Vec<DamagedObject>, Found);
 
 pub(crate) async fn repair(settings: &Settings, args: &RepairRange) -> Result<Exit> {
     let chain = settings.chain(args.wanted.chain.as_deref())?;
@@ -42,18 +38,15 @@ pub(crate) async fn repair(settings: &Settings, args: &RepairRange) -> Result<Ex
     };
     let (archive, _lock) = opened.map_err(with_rebuild_hint)?;
     let range = range_of(&archive, args.from, args.to)?;
-    let repaired = if args.dry_run {
-        Repaired {
-            repaired: Vec::new(),
-            left: find(&archive, chain, range, args).await?,
-        }
+    let (repaired, left) = if args.dry_run {
+        (Vec::new(), find(&archive, chain, range, args).await?)
     } else {
         let repaired = repair_found(&archive, chain, range, args).await;
         archive.release().await?;
         repaired?
     };
-    print_repaired(chain, range, args, &repaired)?;
-    repaired.left.end()
+    print_repaired(chain, range, args, (&repaired, &left))?;
+    left.end()
 }
 
 /// No source knows which objects there are: a damaged state or catalog is rebuilt from the objects.
@@ -107,11 +100,7 @@ async fn repair_found(
 ) -> Result<Repaired> {
     let found = find(archive, chain, range, args).await?;
     if found.objects.is_empty() && found.less_proven.is_empty() {
-        let repaired = Vec::new();
-        return Ok(Repaired {
-            repaired,
-            left: found,
-        });
+        return Ok((Vec::new(), found));
     }
     let source = open_source(chain).await?;
     let filler = Filler {
@@ -124,14 +113,12 @@ async fn repair_found(
     // Nothing is called whole that was not read.
     let mut left = find(archive, chain, range, args).await?;
     for damaged in &mut left.objects {
-        let why = failed
-            .iter()
-            .find(|failed| failed.object.name == damaged.object.name);
-        if let Some(why) = why {
+        let mut failed = failed.iter();
+        if let Some(why) = failed.find(|one| one.object.name == damaged.object.name) {
             damaged.reason.clone_from(&why.reason);
         }
     }
-    Ok(Repaired { repaired, left })
+    Ok((repaired, left))
 }
 
 /// Rebuilds objects: segments first, since packs are compared with them and runs made from them.
@@ -183,11 +170,9 @@ async fn repair_all(
     Ok((repaired, failed))
 }
 
-fn audit(damaged: &DamagedObject) -> AuditEntry {
-    AuditEntry {
-        at: now(),
-        act: format!("repair: {}: {}", damaged.object.name, damaged.reason),
-    }
+fn audit_repair(damaged: &DamagedObject) -> AuditEntry {
+    let DamagedObject { object, reason } = damaged;
+    audit("repair", &format!("{}: {reason}", object.name))
 }
 
 /// Rebuilds an object by itself, or with those around it where its content changes.
@@ -198,9 +183,9 @@ async fn repair_one(
 ) -> Result<(), FollowError> {
     let (archive, object) = (filler.archive, &one.object);
     if object.sort == ObjectSort::Run {
-        return Ok(archive.rebuild_run(object, audit(one)).await?);
+        return Ok(archive.rebuild_run(object, audit_repair(one)).await?);
     }
-    let begin = || archive.repair(object, audit(one));
+    let begin = || archive.repair(object, audit_repair(one));
     match fetch(filler, object, begin).await {
         Err(FollowError::Archive(error @ ArchiveError::OtherContent { .. })) => {
             tracing::warn!(chain = %filler.chain.name, object = %object.name, %error, "object does not fit alone, replacing segments and packs together");
@@ -216,11 +201,8 @@ async fn renew(
     one: &DamagedObject,
     damaged: &[StoredObject],
 ) -> Result<(), FollowError> {
-    let begin = || {
-        filler
-            .archive
-            .repair_together(&one.object, damaged, audit(one))
-    };
+    let archive = filler.archive;
+    let begin = || archive.repair_together(&one.object, damaged, audit_repair(one));
     let planned = begin()?;
     let object = StoredObject {
         range: planned.range(),
@@ -237,14 +219,12 @@ async fn fetch(
     begin: impl Fn() -> Result<Fill, ArchiveError> + Send + Sync,
 ) -> Result<(), FollowError> {
     let held = filler.archive.highest_level(object);
+    let demanded = Proof::demanded(filler.chain.level);
     let want = Want {
         datasets: object.datasets,
         scope: object.scope.clone(),
-        // Endpoints beside a Portal prove more than is asked of both.
-        proof: {
-            let demanded = Proof::demanded(filler.chain.level);
-            held.map_or(demanded, |held| held.higher(demanded))
-        },
+        // Endpoints beside a Portal prove more than is demanded of both.
+        proof: held.map_or(demanded, |held| held.higher(demanded)),
     };
     let progress = Progress::of_command("fetching", &filler.chain.name, Unit::Blocks);
     let mut filling = Filling::new(progress, object.range.len(), &|| {});
@@ -257,10 +237,9 @@ fn print_repaired(
     chain: &ChainSettings,
     range: BlockRange,
     args: &RepairRange,
-    repaired: &Repaired,
+    (repaired, left): (&[DamagedObject], &Found),
 ) -> Result<()> {
     let (from, to) = (range.start, range.end - 1);
-    let Repaired { repaired, left } = repaired;
     if args.wanted.json {
         let answer = json!({
             "chainId": chain.chain_id,

@@ -38,14 +38,10 @@ const ADMIT_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Exit> {
     let metrics = exporter::start(settings)?;
     let database = projecting::database(settings)?;
-    let opened = settings
-        .chains
-        .iter()
-        .cloned()
-        .zip(open_all(settings).await?);
-    let chains: Vec<Arc<RunningChain>> = opened
-        .map(|(settings, chain)| Arc::new(RunningChain::new(settings, chain)))
-        .collect();
+    let opened = open_all(settings).await?.into_iter();
+    let opened = settings.chains.iter().cloned().zip(opened);
+    let running = |(settings, chain)| Arc::new(RunningChain::new(settings, chain));
+    let chains: Vec<Arc<RunningChain>> = opened.map(running).collect();
     let mut tasks = JoinSet::new();
     let projectors = projecting::projectors(database.as_ref(), &chains).await?;
     for (chain, projector) in chains.iter().zip(&projectors) {
@@ -99,7 +95,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
     }
 }
 
-/// Follows a chain. One that has an end, or cannot continue, says so at once: others may keep the program
+/// Follows a chain. The end of one, or that it cannot continue, is logged at once: others may keep the program
 /// running for long.
 async fn follow(chain: &Chain) -> Result<()> {
     let done = ingest::run(chain).await;
@@ -118,7 +114,7 @@ async fn follow(chain: &Chain) -> Result<()> {
 
 /// Until archive and tables are where the chain is.
 async fn catch_up_all(chain: Arc<RunningChain>, projector: Option<Arc<Projector>>) -> Result<()> {
-    // Who waits for the end is told at once that there will be none.
+    // A caller that waits for the end learns at once that there will be none.
     let admitted = chain.admit().await;
     admitted.with_context(|| format!("{}: the source cannot be used", named(&chain.settings)))?;
     let work = Box::pin(async {
@@ -171,7 +167,7 @@ async fn keep_leases(settings: &Settings, chains: &[Arc<RunningChain>]) -> Resul
                 Err(error @ ArchiveError::Fenced { .. }) => {
                     return Err(Error::new(error).context(format!("chain {name}")));
                 }
-                // The next round tries again; ingest tells what is wrong.
+                // The next round tries again; ingest reports what is wrong.
                 Err(error) => tracing::warn!(chain = %name, %error, "the lease was not renewed"),
             }
         }
@@ -184,7 +180,7 @@ fn named(chain: &FollowSettings) -> String {
 }
 
 /// Opens all chains, several at a time. If an archive or a setting keeps one from starting none does, and
-/// every reason is told. A source that cannot be asked, or that is not the chain's, stops no other chain.
+/// every reason is reported. A source that does not answer, or is not the chain's, stops no other chain.
 async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
     let open = |chain: &ChainSettings| {
         let (chain, place) = (chain.follow.clone(), settings.place(chain));
@@ -213,11 +209,8 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
     let mut chains = all_or_none(checked)?;
     share_l1(&mut chains);
     for chain in &chains {
-        let (name, id, next) = (
-            &chain.settings.name,
-            chain.settings.chain_id,
-            chain.archive_next(),
-        );
+        let (name, id) = (&chain.settings.name, chain.settings.chain_id);
+        let next = chain.archive_next();
         tracing::info!(event = "following", chain = %name, id, next, "following");
     }
     Ok(chains)
@@ -244,10 +237,10 @@ fn all_or_none(opened: Vec<Result<Chain, String>>) -> Result<Vec<Chain>> {
 /// without them. Refuses only where none of them does and no later try would change that.
 async fn admit_all(chains: &[Chain]) -> Result<()> {
     let admitted = chains.iter().map(Chain::admit);
-    let admissions = join_all(admitted.map(|one| tokio::time::timeout(ADMIT_WITHIN, one))).await;
+    let admitted = join_all(admitted.map(|one| tokio::time::timeout(ADMIT_WITHIN, one))).await;
     let mut refused = Vec::new();
-    for (chain, admissions) in chains.iter().zip(admissions) {
-        let error = match admissions {
+    for (chain, admitted) in chains.iter().zip(admitted) {
+        let error = match admitted {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error,
             Err(_) => FollowError::Unsettled(format!(
@@ -284,12 +277,12 @@ fn share_l1(chains: &mut [Chain]) {
     }
 }
 
-/// Rounds until one ends well, or no round can.
+/// Rounds until one succeeds, or none can.
 async fn catch_up(chain: &Chain) -> Result<()> {
     loop {
         chain.control.run_waiting().await;
         let done = match ingest::round(chain).await {
-            // What the source shows is not where the chain stands.
+            // The source's head is not the chain's yet.
             Ok(()) if chain.source.is_catching_up() => {
                 tokio::time::sleep(chain.settings.poll).await;
                 continue;
@@ -331,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    /// How long a panic may take to be told.
+    /// How long the report of a panic may take.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[tokio::test]

@@ -19,7 +19,7 @@ use crate::control::server::{RunningNode, audit_json};
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
 
-/// Operator actions that are shown without --all, the newest first.
+/// Operator actions that are printed without `--json`, the newest first.
 const AUDIT_SHOWN: usize = 5;
 /// How long a node that runs may take to say how it does.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -78,13 +78,13 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
 }
 
 /// What the node that runs on this data directory reports of its chains, by their ids. Nothing where none runs
-/// or answers in time: the archive is shown all the same.
+/// or answers in time: the archive's own state is printed in any case.
 async fn running(settings: &Settings) -> BTreeMap<u64, Value> {
-    let reading = async {
+    let state = async {
         let node = RunningNode::find(settings).await.ok()??;
         node.get("state").await.ok()
     };
-    let state = tokio::time::timeout(ANSWER_WITHIN, reading).await;
+    let state = tokio::time::timeout(ANSWER_WITHIN, state).await;
     let Ok(Some(Value::Object(mut state))) = state else {
         return BTreeMap::new();
     };
@@ -172,10 +172,8 @@ fn print(chain: &ChainSettings, report: &HealthReport, covered: &Covered) {
             less if less.is_empty() => String::new(),
             less => format!(", downgraded: the chain allows {}", less.join(", ")),
         };
-        println!(
-            "  covered   {from} to {to}, {}{less}",
-            levels(chain, *proof)
-        );
+        let levels = levels(chain, *proof);
+        println!("  covered   {from} to {to}, {levels}{less}");
     }
     let (logs, segments) = (report.logs, report.segments.0);
     let mib = report.stored_bytes as f64 / f64::from(1 << 20);
@@ -206,10 +204,12 @@ fn trusts(chain: &ChainSettings) -> Option<&'static str> {
 /// Datasets that are proven less far than the chain and the settings allow, with what they allow.
 fn downgraded(chain: &ChainSettings, proof: Proof) -> Vec<String> {
     let allowed = allowed(chain);
-    let kept = chain.datasets.iter();
-    let less = kept.filter(|one| proof.of(*one) < allowed.of(*one));
-    let names = less.map(|one| format!("{} {}", one.name(), allowed.of(one)));
-    names.collect()
+    let less = chain
+        .datasets
+        .iter()
+        .filter(|one| proof.of(*one) < allowed.of(*one));
+    less.map(|one| format!("{} {}", one.name(), allowed.of(one)))
+        .collect()
 }
 
 /// How far the chain and the settings allow to prove blocks. Logs of a narrow scope are requested one by one.
@@ -241,8 +241,8 @@ pub(super) fn levels_json(chain: &ChainSettings, proof: Proof) -> Value {
     Value::Object(levels.collect())
 }
 
-/// The level of each dataset, or the one that all have. Headers are told of only where nothing else is
-/// kept: more than `linked` there is not for them.
+/// The level of each dataset, or the one that all have. Headers are listed only where nothing else is
+/// kept: their level is never above `linked`.
 pub(super) fn levels(chain: &ChainSettings, proof: Proof) -> String {
     let header = |one: &Dataset| matches!(one, Dataset::Clock | Dataset::Headers);
     let kept: Vec<Dataset> = chain.datasets.iter().filter(|one| !header(one)).collect();
@@ -252,8 +252,6 @@ pub(super) fn levels(chain: &ChainSettings, proof: Proof) -> String {
     if kept.iter().all(|one| proof.of(*one) == proof.of(*first)) {
         return format!("level {}", proof.of(*first));
     }
-    let each = kept
-        .iter()
-        .map(|one| format!("{} {}", one.name(), proof.of(*one)));
-    each.collect::<Vec<_>>().join(", ")
+    let each = |one: &Dataset| format!("{} {}", one.name(), proof.of(*one));
+    kept.iter().map(each).collect::<Vec<_>>().join(", ")
 }

@@ -27,11 +27,11 @@ use crate::settings::{ChainSettings, Settings};
 
 /// Blocks that are fetched at once.
 const STEP_BLOCKS: u64 = 250;
-/// Findings that are shown without being asked for all.
+/// Findings that are printed without `--json`.
 const SHOWN: usize = 20;
 
 /// What was found, and how many logs were read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) logs: u64,
     /// Blocks that are older than their parent. Nothing is wrong with them.
@@ -48,7 +48,7 @@ pub(super) struct Found {
     pub(super) less_proven: Vec<DamagedObject>,
     /// Blocks that were to be compared with the source and were not, and why.
     pub(super) not_compared: Option<(BlockRange, String)>,
-    /// Why the comparison ended early. What was found before is as good as ever.
+    /// Why the comparison ended early. What was found before is still valid.
     pub(super) failed: Option<Error>,
 }
 
@@ -84,24 +84,23 @@ impl Found {
         });
     }
 
-    /// Adds an object, unless it is known.
-    fn add(&mut self, damaged: DamagedObject) {
+    /// Adds an object, unless it is known; returns whether it is new.
+    fn add(&mut self, damaged: DamagedObject) -> bool {
         let mut known = self.objects.iter();
-        if known.all(|known| known.object.name != damaged.object.name) {
-            self.objects.push(damaged);
-        }
+        let is_new = known.all(|known| known.object.name != damaged.object.name);
+        self.objects.extend(is_new.then_some(damaged));
+        is_new
     }
 
     /// Adds an object that can be read and holds other content than the source has.
     pub(super) fn add_other(&mut self, other: DamagedObject) {
-        let mut known = self.objects.iter();
-        if known.all(|known| known.object.name != other.object.name) {
-            self.other.insert(other.object.name.clone());
-            self.objects.push(other);
+        let name = other.object.name.clone();
+        if self.add(other) {
+            self.other.insert(name);
         }
     }
 
-    /// How a command ends that has told of all this.
+    /// How a command ends that has printed all this.
     pub(super) fn end(self) -> Result<Exit> {
         let whole = self.is_empty();
         match self.failed {
@@ -129,11 +128,7 @@ pub(crate) async fn verify(settings: &Settings, args: &VerifyRange) -> Result<Ex
     } else {
         None
     };
-    let covered = archive.kept(chain.datasets, &chain.scope);
-    let within = covered.iter();
-    let within = within.filter(|(covered, _)| covered.intersect(&range).is_some());
-    let lowest = within.map(|(_, proof)| *proof).reduce(Proof::lower);
-    let lowest = lowest.unwrap_or(Proof::CLAIMED);
+    let lowest = lowest(&archive.kept(chain.datasets, &chain.scope), &range);
     let (from, to, logs) = (range.start, range.end - 1, found.logs);
     if args.wanted.json {
         let answer = json!({
@@ -171,7 +166,15 @@ pub(crate) async fn verify(settings: &Settings, args: &VerifyRange) -> Result<Ex
     found.end()
 }
 
-/// Shows objects and blocks, not too many of them.
+/// The lowest proof of blocks in a range.
+fn lowest(covered: &[(BlockRange, Proof)], range: &BlockRange) -> Proof {
+    let within = covered.iter();
+    let within = within.filter(|(covered, _)| covered.intersect(range).is_some());
+    let lowest = within.map(|(_, proof)| *proof).reduce(Proof::lower);
+    lowest.unwrap_or(Proof::CLAIMED)
+}
+
+/// Prints objects and blocks, a limited number of them.
 pub(super) fn show(found: &Found) {
     for DamagedObject { object, reason } in found.objects.iter().take(SHOWN) {
         let (from, to) = (object.range.start, object.range.end - 1);
@@ -223,15 +226,9 @@ pub(super) async fn look(
     drop(progress);
     let missing = archive.missing(range, chain.datasets, &chain.scope);
     let mut found = Found {
-        logs: 0,
-        falling_times: 0,
-        not_recomputed: 0,
         blocks: gaps(archive, &missing),
         objects,
-        other: HashSet::new(),
-        less_proven: Vec::new(),
-        not_compared: None,
-        failed: None,
+        ..Found::default()
     };
     read_back(archive, chain, range, &missing, &mut found).await;
     Ok(found)
@@ -312,7 +309,7 @@ pub(super) async fn against_source(
     let (end, why) = match compared {
         Ok(end) => (
             end,
-            "the lake ends before them, and core is not asked".to_owned(),
+            "the lake ends before them, and core is not used".to_owned(),
         ),
         Err(error) => {
             let why = format!("{error:#}");
@@ -334,7 +331,7 @@ async fn open_to_compare(chain: &ChainSettings) -> Result<(Arc<dyn Source>, Opti
         return Ok((open_source(chain).await?, None));
     };
     let lake = open_lake_alone(&chain.name, stellar).await?;
-    let newest = lake.heads().await.context("ask where the lake ends")?;
+    let newest = lake.heads().await.context("find the end of the lake")?;
     Ok((lake, Some(newest.head.number)))
 }
 
@@ -434,11 +431,6 @@ async fn read_back(
     let mut done = 0;
     let mut before: Option<BlockMeta> = None;
     let levels = archive.kept(chain.datasets, &chain.scope);
-    let proven = |number: u64| {
-        let within = levels.iter().filter(|(range, _)| range.contains(number));
-        let lowest = within.map(|(_, proof)| *proof).reduce(Proof::lower);
-        lowest.unwrap_or(Proof::CLAIMED)
-    };
     for number in there.iter().flat_map(|part| part.start..part.end) {
         let gap = missing.partition_point(|gap| gap.end <= number);
         let in_gap = missing.get(gap).is_some_and(|gap| gap.contains(number));
@@ -460,7 +452,8 @@ async fn read_back(
                 let recomputed = if in_gap {
                     Ok(Recomputed::Right)
                 } else {
-                    recomputed_by_bytes(archive, chain, &block, proven(number)).await
+                    let proof = lowest(&levels, &BlockRange::one(number));
+                    recomputed_by_bytes(archive, chain, &block, proof).await
                 };
                 match recomputed {
                     Ok(Recomputed::Right) => {}
@@ -485,8 +478,8 @@ async fn find_misfit(archive: &Archive, number: u64, found: &mut Found) {
     match archive.misfit(number).await {
         Ok(None) => {}
         Ok(Some(object)) => {
-            let reason = "its payload is not what the digest of the block is over";
-            let reason = format!("block {number}: {reason}");
+            let reason =
+                format!("block {number}: its payload is not what the digest of the block is over");
             found.add(DamagedObject { object, reason });
         }
         // A damaged object is a finding already.

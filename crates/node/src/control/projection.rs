@@ -7,18 +7,11 @@ use chronolith_model::ErrorKind;
 use chronolith_projection::jobs::{self, ATTEMPTS_MAX, Gap, JobReport};
 use chronolith_projection::leases::{self, LeaseKind, LeaseReport};
 use chronolith_projection::{ChainState, Database, Error, JOB_BLOCKS, Month, partitions};
-use chronolith_projection_adfs::KnownVersion;
-use chronolith_projection_adfs::add_version;
-use chronolith_projection_adfs::list_versions;
-use chronolith_projection_adfs::remove_version;
-use chronolith_serve::ApiError;
-use chronolith_serve::ErrorCode;
-use chronolith_serve::admin::operation::LockOf;
-use chronolith_serve::admin::operation::OfProjection;
-use chronolith_serve::admin::operation::PartitionsOf;
-use chronolith_serve::admin::operation::ProjectionOperation;
-use chronolith_serve::admin::operation::Replay;
-use chronolith_serve::admin::operation::VersionOf;
+use chronolith_projection_adfs::{KnownVersion, add_version, list_versions, remove_version};
+use chronolith_serve::admin::operation::{
+    LockOf, OfProjection, PartitionsOf, ProjectionOperation, Replay, VersionOf,
+};
+use chronolith_serve::{ApiError, ErrorCode};
 use const_hex::encode_prefixed;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -41,7 +34,7 @@ pub(crate) enum OperationError {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// There is no such chain, or it lacks a setting that the operation needs.
+    /// There is no such chain, or a setting that the operation needs is missing.
     #[error("{0}")]
     Chain(String),
     #[error("{0}")]
@@ -303,12 +296,10 @@ impl ProjectionOperator<'_> {
         let month: Month = of.month.parse()?;
         let chains: Vec<u64> = match of.chain {
             Some(name) => vec![self.chain(Some(name))?.chain_id],
-            None => self
-                .settings
-                .chains
-                .iter()
-                .map(|chain| chain.chain_id)
-                .collect(),
+            None => {
+                let all = self.settings.chains.iter();
+                all.map(|chain| chain.chain_id).collect()
+            }
         };
         let detail = json!({ "month": month.to_string(), "chains": chains });
         leases::note_act(self.database, "partitions create", &self.operator, &detail).await?;
@@ -348,9 +339,9 @@ impl ProjectionOperator<'_> {
 
 fn address_of(implementation: &str) -> Result<[u8; 20]> {
     parse_array(implementation).ok_or_else(|| {
-        let shown: String = implementation.chars().take(80).collect();
+        let start: String = implementation.chars().take(80).collect();
         OperationError::Invalid(format!(
-            "implementation: `{shown}` is not an address: 0x and 40 digits"
+            "implementation: `{start}` is not an address: 0x and 40 digits"
         ))
     })
 }
@@ -416,7 +407,7 @@ impl ProjectionControl {
         let performed = tokio::time::timeout(TIMEOUT, operator.perform(operation)).await;
         let outcome = performed.map_err(|_| {
             let message = format!(
-                "the database did not answer within {} s: look whether it was done before you ask again",
+                "the database did not answer within {} s: check whether the operation was done before you repeat it",
                 TIMEOUT.as_secs()
             );
             ApiError::for_operator(ErrorCode::Unavailable, message)

@@ -88,13 +88,12 @@ struct AdminServer {
 
 impl AdminServer {
     fn chain(&self, wanted: &str) -> Result<Arc<RunningChain>, ApiError> {
-        let fits = |chain: &&Arc<RunningChain>| {
-            let settings = &chain.settings;
-            settings.name.eq_ignore_ascii_case(wanted) || settings.chain_id.to_string() == wanted
-        };
-        let found = self.chains.0.iter().find(fits).cloned();
+        let mut chains = self.chains.0.iter();
+        let found = chains.find(|chain| chain.settings.is_called(wanted));
         let message = || format!("no chain {wanted} is followed");
-        found.ok_or_else(|| refusal(ErrorCode::UnknownChain, message()))
+        found
+            .cloned()
+            .ok_or_else(|| refusal(ErrorCode::UnknownChain, message()))
     }
 
     fn begin(&self, range: &Backfill) -> Result<Value, ApiError> {
@@ -109,7 +108,7 @@ impl AdminServer {
         let chain_id = chain.settings.chain_id;
         let runs = |job: &Job| job.chain_id == chain_id && job.status == JobStatus::Running;
         if jobs.iter().any(runs) {
-            let message = "a backfill of this chain is running; see GET /admin/v1/jobs".to_owned();
+            let message = "a backfill of this chain is running; see GET /admin/v1/jobs";
             return Err(refusal(ErrorCode::JobRunning, message));
         }
         if chain.is_core_alone() && !chain.is_at_end() {
@@ -131,7 +130,7 @@ impl AdminServer {
         let over = jobs.len().saturating_sub(JOBS_MAX);
         jobs.drain(..over);
         let range = BlockRange::new(range.from, range.to.saturating_add(1));
-        let stopping = |_| refusal(ErrorCode::Stopping, "the node is stopping".to_owned());
+        let stopping = |_| refusal(ErrorCode::Stopping, "the node is stopping");
         let fill = Fill { id, chain, range };
         self.begin.send(fill).map_err(stopping)?;
         Ok(answer)
@@ -343,9 +342,12 @@ impl RunningNode {
             Some(token) => request.bearer_auth(&token.0),
             None => request,
         };
-        let answer = request.send().await.context("ask the running node")?;
+        let answer = request
+            .send()
+            .await
+            .context("request to the running node")?;
         let good = answer.status().is_success();
-        let text = answer.text().await.context("ask the running node")?;
+        let text = answer.text().await.context("answer of the running node")?;
         let value: Value = serde_json::from_str(&text).context("the running node")?;
         if good {
             return Ok(value);
