@@ -196,16 +196,9 @@ fn hit(rng: &mut Rng, per_million: u32) -> Option<u64> {
 }
 
 /// Why a text does not describe faults.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct FaultsError(String);
-
-impl fmt::Display for FaultsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for FaultsError {}
 
 /// The faults of an object of names and probabilities, each with its rate in cases of a million.
 fn parse_rates<F: InjectedFault>(text: &str) -> Result<Vec<(F, u32)>, FaultsError> {

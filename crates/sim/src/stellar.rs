@@ -2,7 +2,7 @@
 //!
 //! A ledger is made as the bytes that stellar-core writes (`LedgerCloseMeta`). Header hashes, links,
 //! the hashes of transaction sets, of results and of transactions are the real functions of their
-//! content, so that whoever checks them can be tested here. What nobody can check without executing
+//! content, so that programs that check them can be tested here. What cannot be checked without executing
 //! transactions (what they changed, and the state after them) is made up, in every kind there is.
 
 mod chain;
@@ -19,7 +19,7 @@ mod set;
 mod transaction;
 
 use sha2::{Digest as _, Sha256};
-use stellar_xdr::{Limits, WriteXdr};
+use stellar_xdr::{Limits, ReadXdr, WriteXdr};
 
 pub use chain::{StellarChain, StellarSettings};
 pub use event::{EventId, MadeEvent};
@@ -31,6 +31,12 @@ pub use made::{Made, MadeTx};
 fn xdr(value: &impl WriteXdr) -> Vec<u8> {
     let bytes = value.to_xdr(Limits::none());
     bytes.expect("what was made can be written")
+}
+
+/// The value of XDR that was made here.
+fn decoded<T: ReadXdr>(bytes: &[u8]) -> T {
+    let value = T::from_xdr(bytes, Limits::none());
+    value.expect("what was made can be read")
 }
 
 /// The hash of these bytes, end to end.

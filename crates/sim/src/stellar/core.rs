@@ -1,6 +1,6 @@
 //! A stand-in for stellar-core: a simulated chain as the stream of frames that core writes.
 //!
-//! Here is what it is told, what it remembers and what it writes; the program around it opens the
+//! This module holds its settings, its state and what it writes; the program around it opens the
 //! stream and waits. Frames are those of RFC 1832: four bytes with the top bit set and the length below
 //! it, then a `LedgerCloseMeta`.
 
@@ -57,7 +57,7 @@ pub fn catchup_ledgers(
     start.max(chain.settings().first_ledger)..=to
 }
 
-/// Writes ledgers of a chain as frames, and goes wrong as it is told.
+/// Writes ledgers of a chain as frames, and injects faults.
 #[derive(Debug)]
 pub struct CoreFrames<W> {
     chain: StellarChain,
@@ -81,15 +81,14 @@ impl<W: Write> CoreFrames<W> {
     /// The fault that strikes at the next frame, and its place in the settings.
     #[must_use]
     pub fn due(&self) -> Option<(usize, CoreFault)> {
-        let mut faults = self.faults.iter();
-        let due = faults.find(|(_, fault)| fault.after_frames == self.written);
-        due.copied()
+        let mut faults = self.faults.iter().copied();
+        faults.find(|(_, fault)| fault.after_frames == self.written)
     }
 
     /// Writes the frame of this ledger, or what a fault makes of it.
     ///
     /// # Errors
-    /// When the stream ends: nobody reads it any more.
+    /// When the reader has closed the stream.
     pub fn write(&mut self, sequence: u32) -> io::Result<CoreStep> {
         let fault = self.due().map(|(_, fault)| fault.kind);
         self.written += 1;
@@ -98,31 +97,21 @@ impl<W: Write> CoreFrames<W> {
         let Some(out) = &mut self.out else {
             return Ok(CoreStep::Next);
         };
-        let step = match fault {
-            None => {
-                out.write_all(&(LAST_FRAGMENT | len).to_be_bytes())?;
-                out.write_all(&raw)?;
-                CoreStep::Next
-            }
-            Some(CoreFaultKind::Die) => CoreStep::Die,
-            Some(CoreFaultKind::Stall) => CoreStep::Stall,
-            Some(CoreFaultKind::Skip) => CoreStep::Next,
-            Some(CoreFaultKind::HalfFrame) => {
-                out.write_all(&(LAST_FRAGMENT | len).to_be_bytes())?;
-                out.write_all(raw.get(..raw.len() / 2).unwrap_or_default())?;
-                CoreStep::Die
-            }
+        let marked = LAST_FRAGMENT | len;
+        let (mark, body, step) = match fault {
+            Some(CoreFaultKind::Die) => return Ok(CoreStep::Die),
+            Some(CoreFaultKind::Stall) => return Ok(CoreStep::Stall),
+            Some(CoreFaultKind::Skip) => return Ok(CoreStep::Next),
+            None => (marked, raw, CoreStep::Next),
+            Some(CoreFaultKind::HalfFrame) => (marked, raw.slice(..raw.len() / 2), CoreStep::Die),
             Some(CoreFaultKind::Garbage) => {
-                out.write_all(&(LAST_FRAGMENT | len).to_be_bytes())?;
-                out.write_all(&Rng::of(&[sequence.into()]).vec(len.into()))?;
-                CoreStep::Next
+                let garbage = Rng::of(&[sequence.into()]).vec(len.into());
+                (marked, garbage.into(), CoreStep::Next)
             }
-            Some(CoreFaultKind::BadMark) => {
-                out.write_all(&len.to_be_bytes())?;
-                out.write_all(&raw)?;
-                CoreStep::Next
-            }
+            Some(CoreFaultKind::BadMark) => (len, raw, CoreStep::Next),
         };
+        out.write_all(&mark.to_be_bytes())?;
+        out.write_all(&body)?;
         out.flush()?;
         Ok(step)
     }

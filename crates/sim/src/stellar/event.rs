@@ -12,7 +12,7 @@ use stellar_xdr::{
 use super::maker::{Maker, bounded};
 use super::xdr;
 
-/// What contracts have most to say.
+/// The most frequent names of events.
 const NAMES: [&str; 6] = [
     "transfer",
     "mint",
@@ -155,18 +155,12 @@ fn parts(meta: &TransactionMeta) -> (&[TransactionEvent], Vec<&[ContractEvent]>)
     match meta {
         // A Soroban transaction has one operation, and its events are that one's.
         TransactionMeta::V3(meta) => {
-            let soroban = meta.soroban_meta.as_ref();
-            (
-                &[],
-                soroban
-                    .map(|soroban| &soroban.events[..])
-                    .into_iter()
-                    .collect(),
-            )
+            let soroban = meta.soroban_meta.iter();
+            (&[], soroban.map(|soroban| &soroban.events[..]).collect())
         }
         TransactionMeta::V4(meta) => {
-            let operations = meta.operations.iter();
-            let of_operations = operations.map(|operation| &operation.events[..]);
+            let of_operations = meta.operations.iter();
+            let of_operations = of_operations.map(|operation| &operation.events[..]);
             (&meta.events, of_operations.collect())
         }
         TransactionMeta::V0(_) | TransactionMeta::V1(_) | TransactionMeta::V2(_) => {
@@ -194,8 +188,8 @@ pub(super) fn event(maker: &mut Maker) -> ContractEvent {
 /// What a transaction pays, or gets back.
 pub(super) fn fee(maker: &mut Maker, stage: TransactionEventStage) -> TransactionEvent {
     let payer = ScVal::Address(ScAddress::Account(maker.make()));
-    let data = amount(maker);
-    fee_of(maker, stage, payer, data)
+    let amount = amount(maker);
+    fee_of(maker, stage, payer, amount)
 }
 
 /// The same, of this account and this amount.
@@ -205,22 +199,24 @@ pub(super) fn fee_of(
     payer: ScVal,
     amount: ScVal,
 ) -> TransactionEvent {
-    let body = (vec![symbol("fee"), payer], amount);
-    let event = build(ContractEventType::Contract, Some(maker.native()), body);
+    let content = (vec![symbol("fee"), payer], amount);
+    let event = build(ContractEventType::Contract, Some(maker.native()), content);
     TransactionEvent { stage, event }
 }
 
 /// Coins that went from one to the other.
 pub(super) fn transfer(maker: &Maker, (from, to): (ScVal, ScVal), amount: ScVal) -> ContractEvent {
-    let asset = "native"
-        .try_into()
-        .expect("a name is shorter than a string may be");
-    let topics = vec![symbol("transfer"), from, to, ScVal::String(ScString(asset))];
+    let asset = ScString(
+        "native"
+            .try_into()
+            .expect("a name is shorter than a string may be"),
+    );
+    let topics = vec![symbol("transfer"), from, to, ScVal::String(asset)];
     let contract = Some(maker.native());
     build(ContractEventType::Contract, contract, (topics, amount))
 }
 
-/// What only whoever debugs wants to see.
+/// An event that is only of use for debugging.
 pub(super) fn diagnostic(maker: &mut Maker) -> ContractEvent {
     let mut event = event(maker);
     event.type_ = maker.one_of(&ContractEventType::VARIANTS);
@@ -249,10 +245,12 @@ fn symbol(text: &str) -> ScVal {
     ScVal::Symbol(name(text))
 }
 
-/// A name that is written here.
+/// A name as a symbol.
 pub(super) fn name(text: &str) -> ScSymbol {
-    let text = text.try_into();
-    ScSymbol(text.expect("names are shorter than a symbol may be"))
+    ScSymbol(
+        text.try_into()
+            .expect("names are shorter than a symbol may be"),
+    )
 }
 
 fn build(

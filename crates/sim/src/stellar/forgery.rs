@@ -1,7 +1,7 @@
 //! Ledgers of a byzantine lake: one thing in them was changed, and the object packed again with a right
 //! checksum.
 //!
-//! Most forgeries break a hash of the chain, so that a reader who checks all hashes finds each. Some do not: no
+//! Most forgeries break a hash of the chain, so that a reader that checks all hashes finds each. Some do not: no
 //! hash covers the events of a classic operation or of a fee. Those must never be called proven.
 
 use std::io;
@@ -9,15 +9,15 @@ use std::io;
 use bytes::Bytes;
 use stellar_xdr::{
     ContractEvent, ContractEventBody, InnerTransactionResultResult, InvokeHostFunctionResult,
-    LedgerCloseMeta, Limits, OperationResult, OperationResultTr, ReadXdr as _, ScVal,
-    TransactionMeta, TransactionResult, TransactionResultResult, VecM,
+    LedgerCloseMeta, OperationResult, OperationResultTr, ScVal, TransactionMeta, TransactionResult,
+    TransactionResultResult, VecM,
 };
 
 use super::chain::StellarChain;
 use super::lake::Lake;
 use super::made::{Made, MadeTx};
 use super::maker::bounded;
-use super::xdr;
+use super::{decoded, xdr};
 use crate::rng::Rng;
 
 /// What a forgery is drawn from.
@@ -74,7 +74,7 @@ impl LakeForgery {
         Self::RemovedFee,
     ];
 
-    /// Whether a hash of the chain tells.
+    /// Whether a hash of the chain shows it.
     #[must_use]
     pub fn breaks_a_hash(self) -> bool {
         !matches!(self, Self::ChangedFee | Self::RemovedFee)
@@ -116,7 +116,7 @@ impl Lake {
     ) -> io::Result<Option<Forged>> {
         let forged = forge(chain, sequence, forgery);
         if let Some(forged) = &forged {
-            self.write_with(chain, sequence, &forged.raw)?;
+            self.write_with(chain, sequence, Some(&forged.raw))?;
         }
         Ok(forged)
     }
@@ -132,24 +132,19 @@ pub fn forge(chain: &StellarChain, sequence: u32, forgery: LakeForgery) -> Optio
         sequence.into(),
         forgery as u64,
     ]);
+    let whole = |raw| Forged {
+        raw,
+        position: None,
+    };
     match forgery {
         LakeForgery::ChangedHeader => {
             let at = find(&made.raw, &made.header)?;
             // Protocol, hash of the ledger before, hash of the set; then the time.
-            let mut raw = made.raw.to_vec();
-            *raw.get_mut(at + 4 + 32 + 32 + 7)? ^= 1;
-            Some(Forged {
-                raw: raw.into(),
-                position: None,
-            })
+            Some(whole(flipped(&made.raw, at + 4 + 32 + 32 + 7).into()))
         }
         LakeForgery::OtherLedger => {
-            let before =
-                (sequence > chain.settings().first_ledger).then(|| chain.ledger(sequence - 1))?;
-            Some(Forged {
-                raw: before.raw.clone(),
-                position: None,
-            })
+            let has_one_before = sequence > chain.settings().first_ledger;
+            has_one_before.then(|| whole(chain.ledger(sequence - 1).raw.clone()))
         }
         LakeForgery::ChangedResult => {
             let (tx, position) = draw(&made, &mut rng, |_| true)?;
@@ -164,26 +159,22 @@ pub fn forge(chain: &StellarChain, sequence: u32, forgery: LakeForgery) -> Optio
             in_processing(&made, &mut rng, forgery)
         }
         LakeForgery::ChangedFee | LakeForgery::RemovedFee => {
-            let (tx, position) = draw(
-                &made,
-                &mut rng,
-                |tx| matches!(decoded(tx), TransactionMeta::V4(meta) if !meta.events.is_empty()),
-            )?;
-            let mut meta = decoded(tx);
+            let has_fee = |tx: &MadeTx| match decoded(&tx.meta) {
+                TransactionMeta::V4(meta) => !meta.events.is_empty(),
+                _ => false,
+            };
+            let (tx, position) = draw(&made, &mut rng, has_fee)?;
+            let mut meta = decoded(&tx.meta);
             forge_fee(&mut meta, forgery);
             replaced(&made, position, &tx.meta, xdr(&meta))
         }
         _ => {
             let (tx, position) = draw(&made, &mut rng, |tx| is_call(&made, tx, forgery))?;
-            let mut meta = decoded(tx);
+            let mut meta = decoded(&tx.meta);
             forge_call(&mut meta, forgery);
             replaced(&made, position, &tx.meta, xdr(&meta))
         }
     }
-}
-
-fn decoded(tx: &MadeTx) -> TransactionMeta {
-    TransactionMeta::from_xdr(&tx.meta, Limits::none()).expect("what was made can be read")
 }
 
 /// One of the transactions that will do.
@@ -192,12 +183,8 @@ fn draw<'a>(
     rng: &mut Rng,
     does: impl Fn(&MadeTx) -> bool,
 ) -> Option<(&'a MadeTx, u32)> {
-    let fit: Vec<(&MadeTx, u32)> = made
-        .txs
-        .iter()
-        .zip(0..)
-        .filter(|(tx, _)| does(tx))
-        .collect();
+    let txs = made.txs.iter().zip(0..);
+    let fit: Vec<(&MadeTx, u32)> = txs.filter(|(tx, _)| does(tx)).collect();
     rng.pick(&fit).copied()
 }
 
@@ -230,8 +217,7 @@ fn replaced(made: &Made, position: u32, part: &Bytes, other: Vec<u8>) -> Option<
 /// The ledger with two transactions in each other's place, or without one.
 fn in_processing(made: &Made, rng: &mut Rng, forgery: LakeForgery) -> Option<Forged> {
     let first = rng.below(made.txs.len().checked_sub(1)? as u64) as usize;
-    let ledger = LedgerCloseMeta::from_xdr(&made.raw, Limits::none());
-    let ledger = match ledger.expect("what was made can be read") {
+    let ledger = match decoded(&made.raw) {
         LedgerCloseMeta::V0(mut it) => {
             it.tx_processing = tampered(&it.tx_processing, first, forgery)?;
             LedgerCloseMeta::V0(it)
@@ -265,8 +251,7 @@ fn tampered<T: Clone>(list: &VecM<T>, first: usize, forgery: LakeForgery) -> Opt
 /// Whether a transaction is a successful contract call whose events the chain has a hash of, with enough of them
 /// for the forgery.
 fn is_call(made: &Made, tx: &MadeTx, forgery: LakeForgery) -> bool {
-    let result = TransactionResult::from_xdr(&tx.result, Limits::none());
-    let operations = match result.expect("what was made can be read").result {
+    let operations = match decoded::<TransactionResult>(&tx.result).result {
         TransactionResultResult::TxSuccess(operations) => operations,
         TransactionResultResult::TxFeeBumpInnerSuccess(inner) => match inner.result.result {
             InnerTransactionResultResult::TxSuccess(operations) => operations,
@@ -283,7 +268,7 @@ fn is_call(made: &Made, tx: &MadeTx, forgery: LakeForgery) -> bool {
             ))
         )
     });
-    let meta = decoded(tx);
+    let meta = decoded(&tx.meta);
     // Ledgers of old protocols with the newest meta were made again, and may have other events.
     let hashed = match &meta {
         TransactionMeta::V3(_) => true,
@@ -321,17 +306,19 @@ fn forge_call(meta: &mut TransactionMeta, forgery: LakeForgery) {
         LakeForgery::SwappedEvents => events.swap(0, 1),
         _ => {}
     }
+    let change_return = |value: &mut ScVal| {
+        if forgery == LakeForgery::ChangedReturn {
+            *value = other(value);
+        }
+    };
     match meta {
         TransactionMeta::V3(meta) => {
             if let Some(soroban) = &mut meta.soroban_meta {
                 soroban.events = bounded(events);
-                if forgery == LakeForgery::ChangedReturn {
-                    soroban.return_value = other(&soroban.return_value);
-                }
+                change_return(&mut soroban.return_value);
             }
-            if forgery == LakeForgery::DroppedCall {
-                meta.soroban_meta = None;
-            }
+            meta.soroban_meta
+                .take_if(|_| forgery == LakeForgery::DroppedCall);
         }
         TransactionMeta::V4(meta) => {
             let mut operations = meta.operations.to_vec();
@@ -339,15 +326,11 @@ fn forge_call(meta: &mut TransactionMeta, forgery: LakeForgery) {
                 first.events = bounded(events);
             }
             meta.operations = bounded(operations);
-            let soroban = meta.soroban_meta.as_mut();
-            if let Some(returned) = soroban.and_then(|soroban| soroban.return_value.as_mut())
-                && forgery == LakeForgery::ChangedReturn
-            {
-                *returned = other(returned);
+            if let Some(soroban) = &mut meta.soroban_meta {
+                soroban.return_value.iter_mut().for_each(change_return);
             }
-            if forgery == LakeForgery::DroppedCall {
-                meta.soroban_meta = None;
-            }
+            meta.soroban_meta
+                .take_if(|_| forgery == LakeForgery::DroppedCall);
         }
         _ => {}
     }
@@ -356,12 +339,10 @@ fn forge_call(meta: &mut TransactionMeta, forgery: LakeForgery) {
 fn forge_fee(meta: &mut TransactionMeta, forgery: LakeForgery) {
     if let TransactionMeta::V4(meta) = meta {
         let mut events = meta.events.to_vec();
-        match forgery {
-            LakeForgery::RemovedFee => drop(events.pop()),
-            _ => events
-                .iter_mut()
-                .take(1)
-                .for_each(|own| change(&mut own.event)),
+        if forgery == LakeForgery::RemovedFee {
+            events.pop();
+        } else if let Some(own) = events.first_mut() {
+            change(&mut own.event);
         }
         meta.events = bounded(events);
     }

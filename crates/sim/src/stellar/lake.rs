@@ -164,28 +164,27 @@ impl Lake {
         let start = self.layout.file(ledgers.start.max(first)).0.max(first);
         let mut next = start;
         while next < ledgers.end {
-            let (_, end) = self.layout.file(next);
-            let object = object(next..=end, |sequence| chain.ledger(sequence).raw.clone())?;
-            put(&self.path(next), &object)?;
-            next = end.saturating_add(1);
+            next = self.write_with(chain, next, None)?;
         }
         Ok(start..next)
     }
 
-    /// Writes the file that holds this ledger, with other bytes in its place.
+    /// Writes the file that holds this ledger, with other bytes in its place if there are any. Returns the ledger
+    /// after the file.
     pub(super) fn write_with(
         &self,
         chain: &StellarChain,
         sequence: u32,
-        other: &Bytes,
-    ) -> io::Result<()> {
+        other: Option<&Bytes>,
+    ) -> io::Result<u32> {
         let (start, end) = self.layout.file(sequence);
         let start = start.max(chain.settings().first_ledger);
-        let object = object(start..=end, |one| match one == sequence {
-            true => other.clone(),
-            false => chain.ledger(one).raw.clone(),
+        let object = object(start..=end, |one| match other {
+            Some(other) if one == sequence => other.clone(),
+            _ => chain.ledger(one).raw.clone(),
         })?;
-        put(&self.path(sequence), &object)
+        put(&self.path(sequence), &object)?;
+        Ok(end.saturating_add(1))
     }
 }
 
@@ -211,7 +210,7 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return Err(io::Error::other("no name to write to"));
     };
     std::fs::create_dir_all(folder)?;
-    // Hidden, so that nobody who lists the folder takes it for a file of the lake.
+    // Hidden, so that a listing of the folder does not take it for a file of the lake.
     let unfinished = folder.join(format!(".{}.part", name.to_string_lossy()));
     std::fs::write(&unfinished, bytes)?;
     std::fs::rename(&unfinished, path)

@@ -12,7 +12,7 @@ use super::chain::{Link, StellarSettings};
 use super::filler::{self, Filler};
 use super::made::{Made, MadeTx};
 use super::maker::{Maker, bounded};
-use super::set::{self, Set, SetVersion};
+use super::set::{self, Set};
 use super::transaction::{self, Family, MetaVersion, Parts, Setting};
 use super::{sha256, xdr};
 
@@ -49,14 +49,6 @@ impl Era {
             Self::V0 => 19,
             Self::V1 => 22,
             Self::V2 => 23,
-        }
-    }
-
-    fn set(self) -> SetVersion {
-        match self {
-            Self::V0 => SetVersion::Legacy,
-            Self::V1 => SetVersion::Phased,
-            Self::V2 => SetVersion::Parallel,
         }
     }
 
@@ -99,7 +91,7 @@ pub(super) fn ledger(
         protocol: era.protocol(),
     };
     let txs = transactions(maker, settings, (sequence, era), setting);
-    let set = set::set(maker, era.set(), &previous.hash, &txs);
+    let set = set::set(maker, era, &previous.hash, &txs);
     let upgrades = upgrades(maker, settings, sequence);
     let results = result_set(&txs);
     let mut header = header(maker, era, (&set, sha256(&[&results])), &upgrades);
@@ -252,7 +244,7 @@ fn header(
     }
 }
 
-/// What stands behind the transactions.
+/// What comes after the transactions.
 fn tail(maker: &mut Maker, era: Era, upgrades: Vec<UpgradeEntryMeta>) -> Vec<u8> {
     let mut bytes = xdr(&bounded::<_, { u32::MAX }>(upgrades));
     let messages = usize::from(maker.rng.percent(10));
@@ -333,7 +325,7 @@ fn append(raw: &mut Vec<u8>, part: &[u8]) -> std::ops::Range<usize> {
 }
 
 /// The length of a list.
-fn count(len: usize) -> [u8; 4] {
+pub(super) fn count(len: usize) -> [u8; 4] {
     let len = u32::try_from(len).expect("a ledger has fewer transactions");
     len.to_be_bytes()
 }

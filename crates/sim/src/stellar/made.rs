@@ -4,8 +4,9 @@ use std::fmt;
 
 use bytes::Bytes;
 use chronolith_model::Hash32;
-use stellar_xdr::{Limits, ReadXdr as _, TransactionMeta};
+use stellar_xdr::TransactionMeta;
 
+use super::decoded;
 use super::event::{MadeEvent, Numbering};
 
 /// A transaction where it stands in its ledger, as the bytes of its parts.
@@ -47,15 +48,13 @@ pub struct Made {
 }
 
 impl Made {
-    /// All its events but diagnostic ones, in the order of their ids. They are decoded here by
-    /// `stellar-xdr`, each time: keep what you get.
+    /// All its events except diagnostic ones, in the order of their ids. Each call decodes them by `stellar-xdr`.
     #[must_use]
     pub fn events(&self) -> Vec<MadeEvent> {
         let mut numbering = Numbering::new(self.sequence);
         let mut events = Vec::new();
         for (tx, position) in self.txs.iter().zip(0..) {
-            let meta = TransactionMeta::from_xdr(&tx.meta, Limits::none());
-            let meta = meta.expect("what was made can be read");
+            let meta: TransactionMeta = decoded(&tx.meta);
             events.extend(numbering.events(position, tx.success, &meta));
         }
         events.sort_by_key(|event| event.id);
@@ -65,11 +64,10 @@ impl Made {
 
 impl fmt::Debug for Made {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.raw.len();
         f.debug_struct("Made")
             .field("sequence", &self.sequence)
             .field("hash", &self.hash)
-            .field("bytes", &bytes)
+            .field("bytes", &self.raw.len())
             .field("txs", &self.txs.len())
             .finish_non_exhaustive()
     }

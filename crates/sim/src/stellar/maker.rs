@@ -1,20 +1,21 @@
 //! Values of XDR types out of a stream of random numbers.
 //!
-//! Whoever reads ledgers must cope with every type that can stand in one, and there are hundreds of
-//! them. So a type only says which parts it has (`fields!`, `variants!`), and the parts are made by
+//! A reader of ledgers must cope with every type that a ledger can hold, and there are hundreds of
+//! them. So a type only lists its parts (`fields!`, `variants!`, `codes!`), and the parts are made by
 //! their own types. Nesting is bounded: deep inside, lists are empty and options are absent.
 //!
-//! Ledgers say that they are of protocol 23 at most, so types have no way that came later: a client of that
-//! protocol reads everything that is made here.
+//! Ledgers are of protocol 23 at most, so types have no variant of a later protocol: a client of protocol 23
+//! reads everything that is made here.
 
 use stellar_xdr::{
     AccountId, AssetCode4, AssetCode12, BytesM, ConfigSettingId, ContractCostParams,
     ContractDataDurability, ContractId, DataValue, Duration, Hash, LedgerEntryChanges, NodeId,
-    PoolId, PublicKey, ScBytes, ScErrorCode, ScMap, ScString, ScSymbol, ScVec, SequenceNumber,
-    Signature, SignatureHint, SponsorshipDescriptor, String32, String64, StringM, Thresholds,
-    TimePoint, Uint256, Value, VecM,
+    PoolId, PublicKey, ReadXdr, ScBytes, ScErrorCode, ScMap, ScString, ScSymbol, ScVec,
+    SequenceNumber, Signature, SignatureHint, SponsorshipDescriptor, String32, String64, StringM,
+    Thresholds, TimePoint, Uint256, Value, VecM, WriteXdr,
 };
 
+use super::{decoded, xdr};
 use crate::rng::{self, Octaves, Rng};
 
 /// Lists and options that stand this deep in others are empty.
@@ -26,7 +27,7 @@ const ACCOUNTS: u64 = 0x5354_0001;
 const CONTRACTS: u64 = 0x5354_0002;
 /// Contracts of a chain; the first are used far more often.
 const CONTRACT_OCTAVES: [u8; 6] = [3, 3, 2, 2, 1, 1];
-/// Accounts of a chain that come again and again.
+/// Accounts of a chain that occur again and again.
 const ACCOUNT_COUNT: u64 = 64;
 
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -86,18 +87,22 @@ impl Maker {
         (low + self.rng.below(high - low + 1)) as usize
     }
 
-    /// One of the contracts that come again.
+    /// One of the contracts that occur again and again.
     pub(super) fn contract(&mut self) -> ContractId {
         let rank = self.contracts.draw(&mut self.rng);
-        ContractId(Hash(rng::hash(&[self.seed, CONTRACTS, rank]).0))
+        self.contract_of(rank)
     }
 
     /// The contract of the network's own coin.
     pub(super) fn native(&self) -> ContractId {
-        ContractId(Hash(rng::hash(&[self.seed, CONTRACTS, 0]).0))
+        self.contract_of(0)
     }
 
-    /// One of the accounts that come again.
+    fn contract_of(&self, rank: u64) -> ContractId {
+        ContractId(Hash(rng::hash(&[self.seed, CONTRACTS, rank]).0))
+    }
+
+    /// One of the accounts that occur again and again.
     pub(super) fn account(&mut self) -> Uint256 {
         Uint256(self.pooled(ACCOUNTS, ACCOUNT_COUNT))
     }
@@ -112,6 +117,11 @@ impl Maker {
 /// A list whose length was bounded when it was made.
 pub(super) fn bounded<T, const MAX: u32>(values: Vec<T>) -> VecM<T, MAX> {
     VecM::try_from(values).expect("no more values than the type takes")
+}
+
+/// The value of a type that has the same XDR as this value of another type.
+pub(super) fn same_xdr<T: ReadXdr>(value: &impl WriteXdr) -> T {
+    decoded(&xdr(value))
 }
 
 /// The types that are made of fields.
@@ -140,6 +150,17 @@ macro_rules! variants {
     )*};
 }
 
+/// The types that are one of several codes and hold nothing else.
+macro_rules! codes {
+    ($($name:ident)*) => {$(
+        impl Make for stellar_xdr::$name {
+            fn make(maker: &mut Maker) -> Self {
+                same_xdr(&maker.one_of(&Self::VARIANTS))
+            }
+        }
+    )*};
+}
+
 /// The types that are a name for another type.
 macro_rules! wraps {
     ($($name:ident)*) => {$(
@@ -162,7 +183,7 @@ macro_rules! numbers {
     )*};
 }
 
-pub(super) use {fields, variants};
+pub(super) use {codes, fields, variants};
 
 wraps! {
     ContractCostParams DataValue Duration Hash LedgerEntryChanges NodeId PoolId
@@ -173,11 +194,11 @@ wraps! {
 numbers! { ContractDataDurability ScErrorCode }
 
 impl Make for ConfigSettingId {
-    /// One of those that ledgers of protocol 23 have: whoever reads ledgers of that protocol knows no others.
+    /// One of the settings of protocol 23: a reader of that protocol knows no others.
     fn make(maker: &mut Maker) -> Self {
-        let known = Self::VARIANTS.into_iter();
-        let known = known.filter(|setting| *setting <= Self::ScpTiming);
-        maker.one_of(&known.collect::<Vec<_>>())
+        let mut known = Self::VARIANTS.to_vec();
+        known.retain(|setting| *setting <= Self::ScpTiming);
+        maker.one_of(&known)
     }
 }
 
@@ -265,7 +286,7 @@ impl<const MAX: u32> Make for BytesM<MAX> {
 impl<const MAX: u32> Make for StringM<MAX> {
     fn make(maker: &mut Maker) -> Self {
         let len = maker.between(0, MAX.min(24).into());
-        // A string is any bytes, and somebody will write such a one.
+        // A string may be any bytes, not only text.
         let bytes = if maker.rng.percent(6) {
             maker.rng.vec(len as u64)
         } else {
@@ -314,20 +335,20 @@ impl Make for ContractId {
 
 impl Make for AssetCode4 {
     fn make(maker: &mut Maker) -> Self {
-        let mut code = [0; 4];
-        let len = maker.between(1, 4);
-        let text = maker.text(len, LETTERS);
-        code.iter_mut().zip(text).for_each(|(to, from)| *to = from);
-        Self(code)
+        Self(asset_code(maker, 1))
     }
 }
 
 impl Make for AssetCode12 {
     fn make(maker: &mut Maker) -> Self {
-        let mut code = [0; 12];
-        let len = maker.between(5, 12);
-        let text = maker.text(len, LETTERS);
-        code.iter_mut().zip(text).for_each(|(to, from)| *to = from);
-        Self(code)
+        Self(asset_code(maker, 5))
     }
+}
+
+/// At least so many letters, and zeros after them.
+fn asset_code<const N: usize>(maker: &mut Maker, least: u64) -> [u8; N] {
+    let len = maker.between(least, N as u64);
+    let mut code = maker.text(len, LETTERS);
+    code.resize(N, 0);
+    code.try_into().expect("as long as it was made")
 }

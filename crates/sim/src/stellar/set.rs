@@ -2,19 +2,10 @@
 
 use std::ops::Range;
 
+use super::ledger::{Era, count};
 use super::maker::Maker;
 use super::transaction::{Family, Parts};
 use super::{sha256, xdr};
-
-/// How a ledger holds its transactions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum SetVersion {
-    /// A list after the hash of the ledger before.
-    Legacy,
-    Phased,
-    /// The same, and Soroban's phase in stages of clusters.
-    Parallel,
-}
 
 /// The XDR of a transaction set.
 pub(super) struct Set {
@@ -24,22 +15,17 @@ pub(super) struct Set {
     pub(super) envelopes: Vec<Range<usize>>,
 }
 
-/// Puts these transactions into a set.
-pub(super) fn set(
-    maker: &mut Maker,
-    version: SetVersion,
-    previous: &[u8; 32],
-    txs: &[Parts],
-) -> Set {
+/// Puts these transactions into a set: a list in V0, phases of components in V1, and in V2 Soroban's phase in
+/// stages of clusters.
+pub(super) fn set(maker: &mut Maker, era: Era, previous: &[u8; 32], txs: &[Parts]) -> Set {
     let mut writer = Writer {
         bytes: Vec::new(),
         envelopes: vec![0..0; txs.len()],
         txs,
     };
-    let all = sorted(txs, |_| true);
-    if version == SetVersion::Legacy {
+    if era == Era::V0 {
         writer.bytes.extend_from_slice(previous);
-        writer.envelopes(&all);
+        writer.envelopes(&sorted(txs, |_| true));
         // The count of the transactions is no part of what is hashed.
         let envelopes = writer.bytes.get(previous.len() + 4..).unwrap_or_default();
         let hash = sha256(&[previous, envelopes]);
@@ -50,10 +36,9 @@ pub(super) fn set(
     writer.number(2);
     let of = |family| sorted(txs, |tx: &Parts| tx.family == family);
     writer.components(maker, &of(Family::Classic));
-    let soroban = of(Family::Soroban);
-    match version {
-        SetVersion::Parallel => writer.stages(maker, &soroban),
-        SetVersion::Phased | SetVersion::Legacy => writer.components(maker, &soroban),
+    match era {
+        Era::V2 => writer.stages(maker, &of(Family::Soroban)),
+        Era::V0 | Era::V1 => writer.components(maker, &of(Family::Soroban)),
     }
     let hash = sha256(&[&writer.bytes]);
     writer.finish(hash)
@@ -61,11 +46,12 @@ pub(super) fn set(
 
 /// Places of those that are wanted, by the hash of their whole envelopes.
 fn sorted(txs: &[Parts], wanted: impl Fn(&Parts) -> bool) -> Vec<usize> {
-    let hashes = txs.iter().enumerate().filter(|(_, tx)| wanted(tx));
-    let hashes = hashes.map(|(place, tx)| (sha256(&[&tx.envelope]), place));
-    let mut hashes: Vec<([u8; 32], usize)> = hashes.collect();
-    hashes.sort_unstable();
-    hashes.into_iter().map(|(_, place)| place).collect()
+    let places = txs.iter().enumerate().filter(|(_, tx)| wanted(tx));
+    let mut places: Vec<_> = places
+        .map(|(place, tx)| (sha256(&[&tx.envelope]), place))
+        .collect();
+    places.sort_unstable();
+    places.into_iter().map(|(_, place)| place).collect()
 }
 
 struct Writer<'a> {
@@ -79,8 +65,8 @@ impl Writer<'_> {
         self.bytes.extend_from_slice(&value.to_be_bytes());
     }
 
-    fn count(&mut self, count: usize) {
-        self.number(u32::try_from(count).expect("a ledger has fewer transactions"));
+    fn count(&mut self, len: usize) {
+        self.bytes.extend_from_slice(&count(len));
     }
 
     /// A list of envelopes.

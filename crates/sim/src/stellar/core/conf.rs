@@ -1,8 +1,5 @@
 //! The stand-in's own settings, in place of those of core.
 
-use std::error::Error;
-use std::fmt;
-
 use serde::Deserialize;
 
 use crate::stellar::StellarSettings;
@@ -17,7 +14,7 @@ pub enum CoreFaultKind {
     HalfFrame,
     /// A frame holds bytes that mean nothing.
     Garbage,
-    /// A frame's length lacks its mark.
+    /// A frame's length has no mark.
     BadMark,
     /// A ledger is left out.
     Skip,
@@ -55,7 +52,7 @@ fn once() -> u32 {
     1
 }
 
-/// What a stand-in is told.
+/// The settings of a stand-in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoreConf {
     pub chain: StellarSettings,
@@ -68,7 +65,7 @@ pub struct CoreConf {
     /// Whether its database is on disk. Without it the real one forgets its ledgers when it ends, and begins
     /// with the newest checkpoint.
     pub keeps_ledgers: bool,
-    /// Whether the file says where ledgers go. The real one refuses to be told twice.
+    /// Whether the file says where ledgers go. The real one refuses a second stream.
     pub has_stream: bool,
     pub faults: Vec<CoreFault>,
 }
@@ -77,8 +74,7 @@ pub struct CoreConf {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct File {
-    #[serde(default = "one")]
-    seed: u64,
+    seed: Option<u64>,
     passphrase: Option<String>,
     first_ledger: Option<u32>,
     genesis_time: Option<u64>,
@@ -88,40 +84,24 @@ struct File {
     target_bytes: Option<usize>,
     #[serde(default)]
     head: u32,
-    #[serde(default = "second")]
-    ledger_ms: u64,
+    ledger_ms: Option<u64>,
     #[serde(default)]
     from_checkpoint: bool,
     #[serde(default)]
     faults: Vec<CoreFault>,
 }
 
-fn one() -> u64 {
-    1
-}
-
-fn second() -> u64 {
-    1_000
-}
-
 /// Why a file was refused.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("settings of the stand-in for stellar-core: {0}")]
 pub struct CoreConfError(Box<toml::de::Error>);
-
-impl fmt::Display for CoreConfError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "settings of the stand-in for stellar-core: {}", self.0)
-    }
-}
-
-impl Error for CoreConfError {}
 
 impl CoreConf {
     /// Reads a file. Names in capitals are settings of the real core: of these NETWORK_PASSPHRASE, DATABASE and
-    /// METADATA_OUTPUT_STREAM count, and all others are let be. Any other name that is not known is refused.
+    /// METADATA_OUTPUT_STREAM count, and all others are ignored. Any other unknown name is refused.
     ///
     /// # Errors
-    /// When it is not TOML, or says something that is not known.
+    /// When it is not TOML, or has an unknown name or value.
     pub fn parse(text: &str) -> Result<Self, CoreConfError> {
         let refused = |error| CoreConfError(Box::new(error));
         let mut table: toml::Table = text.parse().map_err(refused)?;
@@ -131,18 +111,21 @@ impl CoreConf {
         let has_stream = text_of("METADATA_OUTPUT_STREAM").is_some_and(|name| !name.is_empty());
         table.retain(|name, _| name.chars().any(char::is_lowercase));
         let file: File = table.try_into().map_err(refused)?;
-        let mut chain = StellarSettings::new(file.seed);
-        set(&mut chain.passphrase, file.passphrase.or(passphrase));
-        set(&mut chain.first_ledger, file.first_ledger);
-        set(&mut chain.genesis_time, file.genesis_time);
-        set(&mut chain.v1_from, file.v1_from);
-        set(&mut chain.v2_from, file.v2_from);
-        set(&mut chain.transactions, file.transactions);
-        set(&mut chain.target_bytes, file.target_bytes);
+        let default = StellarSettings::new(file.seed.unwrap_or(1));
+        let passphrase = file.passphrase.or(passphrase);
         Ok(Self {
-            chain,
+            chain: StellarSettings {
+                seed: default.seed,
+                passphrase: passphrase.unwrap_or(default.passphrase),
+                first_ledger: file.first_ledger.unwrap_or(default.first_ledger),
+                genesis_time: file.genesis_time.unwrap_or(default.genesis_time),
+                v1_from: file.v1_from.unwrap_or(default.v1_from),
+                v2_from: file.v2_from.unwrap_or(default.v2_from),
+                transactions: file.transactions.unwrap_or(default.transactions),
+                target_bytes: file.target_bytes.unwrap_or(default.target_bytes),
+            },
             head: file.head,
-            ledger_ms: file.ledger_ms,
+            ledger_ms: file.ledger_ms.unwrap_or(1_000),
             from_checkpoint: file.from_checkpoint,
             keeps_ledgers,
             has_stream,
@@ -155,16 +138,10 @@ impl CoreConf {
     #[must_use]
     pub fn faults_left(&self, command: CoreCommand, struck: &[u32]) -> Vec<(usize, CoreFault)> {
         let faults = self.faults.iter().copied().enumerate();
-        let left = faults.filter(|(place, fault)| {
+        let is_left = |(place, fault): &(usize, CoreFault)| {
             let times = struck.get(*place).copied().unwrap_or_default();
             times < fault.times && fault.command.is_none_or(|only| only == command)
-        });
-        left.collect()
-    }
-}
-
-fn set<T>(to: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *to = value;
+        };
+        faults.filter(is_left).collect()
     }
 }

@@ -65,10 +65,8 @@ impl CoreState {
         if self.struck.len() <= place {
             self.struck.resize(place + 1, 0);
         }
-        self.struck
-            .iter_mut()
-            .skip(place)
-            .take(1)
-            .for_each(|times| *times += 1);
+        if let Some(times) = self.struck.get_mut(place) {
+            *times += 1;
+        }
     }
 }

@@ -9,21 +9,20 @@ use stellar_xdr::{
     LedgerEntryData, LedgerEntryExt, LedgerFootprint, LedgerKey, LedgerKeyAccount, Liabilities,
     Memo, MuxedAccount, Operation, OperationBody, OperationMeta, OperationMetaV2, OperationResult,
     OperationResultTr, PaymentOp, PaymentResult, Preconditions, PublicKey, ScAddress, ScVal,
-    SequenceNumber, SignatureHint, SorobanAuthorizationEntry, SorobanAuthorizedFunction,
+    SequenceNumber, Signature, SignatureHint, SorobanAuthorizationEntry, SorobanAuthorizedFunction,
     SorobanAuthorizedInvocation, SorobanCredentials, SorobanResources, SorobanTransactionData,
     SorobanTransactionDataExt, SorobanTransactionMeta, SorobanTransactionMetaExt,
     SorobanTransactionMetaV2, String32, Thresholds, TimePoint, Transaction, TransactionEnvelope,
     TransactionEventStage, TransactionExt, TransactionMeta, TransactionMetaV1, TransactionMetaV2,
     TransactionMetaV3, TransactionMetaV4, TransactionResult, TransactionResultExt,
-    TransactionResultResult, TransactionV1Envelope, Uint256, VecM,
+    TransactionResultResult, TransactionV1Envelope, Uint256, VecM, WriteXdr,
 };
 
-use super::Fields;
 use crate::stellar::maker::{Maker, bounded};
 use crate::stellar::transaction::{Family, MetaVersion};
 use crate::stellar::{event, xdr};
 
-/// Marks: bytes that nothing else in the template has in a row.
+/// Marks: bytes that occur nowhere else in the template.
 const SOURCE: [u8; 32] = [0xa1; 32];
 const DESTINATION: [u8; 32] = [0xa2; 32];
 const SIGNATURE: [u8; 64] = [0xa3; 64];
@@ -32,38 +31,47 @@ const AMOUNT: u64 = 0x5a51_5a52_5a53_5a54;
 const SEQUENCE: u64 = 0x5b51_5b52_5b53_5b54;
 const BALANCE: u64 = 0x5c51_5c52_5c53_5c54;
 
-/// A part of the template, and where its marks are.
+/// All marks, in the order of the values that replace them.
+const MARKS: [&[u8]; 7] = [
+    &SOURCE,
+    &DESTINATION,
+    &SIGNATURE,
+    &RESULT,
+    &AMOUNT.to_be_bytes(),
+    &SEQUENCE.to_be_bytes(),
+    &BALANCE.to_be_bytes(),
+];
+
+/// A part of the template, and where which of the marks are.
 pub(super) struct Sheet {
     bytes: Vec<u8>,
-    marks: Vec<(usize, Field)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Field {
-    Source,
-    Destination,
-    Signature,
-    Result,
-    Amount,
-    Sequence,
-    Balance,
+    marks: Vec<(usize, usize)>,
 }
 
 impl Sheet {
-    /// A copy with these fields in place of the marks.
-    pub(super) fn fill(&self, fields: &Fields) -> Vec<u8> {
+    /// The XDR of a value, with its marks.
+    fn of(value: &impl WriteXdr) -> Self {
+        let (bytes, mut marks) = (xdr(value), Vec::new());
+        let mut at = 0;
+        // XDR puts everything at a multiple of four.
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let mut known = MARKS.iter().enumerate();
+            let found = known.find(|(_, mark)| rest.starts_with(mark));
+            at += found.map_or(4, |(which, mark)| {
+                marks.push((at, which));
+                mark.len()
+            });
+        }
+        Self { bytes, marks }
+    }
+
+    /// A copy with these values, each as long as its mark, in place of the marks.
+    pub(super) fn fill(&self, values: &[&[u8]; MARKS.len()]) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
-        for &(at, field) in &self.marks {
-            let value: &[u8] = match field {
-                Field::Source => &fields.source,
-                Field::Destination => &fields.destination,
-                Field::Signature => &fields.signature,
-                Field::Result => &fields.result,
-                Field::Amount => &fields.amount,
-                Field::Sequence => &fields.sequence,
-                Field::Balance => &fields.balance,
-            };
-            if let Some(to) = bytes.get_mut(at..at + value.len()) {
+        for &(at, which) in &self.marks {
+            if let Some(value) = values.get(which)
+                && let Some(to) = bytes.get_mut(at..at + value.len())
+            {
                 to.copy_from_slice(value);
             }
         }
@@ -71,67 +79,39 @@ impl Sheet {
     }
 }
 
-/// Finds the marks of a part.
-pub(super) fn sheet(bytes: Vec<u8>) -> Sheet {
-    let (amount, sequence) = (AMOUNT.to_be_bytes(), SEQUENCE.to_be_bytes());
-    let balance = BALANCE.to_be_bytes();
-    let wanted: [(&[u8], Field); 7] = [
-        (&SOURCE, Field::Source),
-        (&DESTINATION, Field::Destination),
-        (&SIGNATURE, Field::Signature),
-        (&RESULT, Field::Result),
-        (&amount, Field::Amount),
-        (&sequence, Field::Sequence),
-        (&balance, Field::Balance),
-    ];
-    let mut marks = Vec::new();
-    let mut at = 0;
-    // XDR puts everything at a multiple of four.
-    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let found = wanted.iter().find(|(mark, _)| rest.starts_with(mark));
-        at += found.map_or(4, |(mark, field)| {
-            marks.push((at, *field));
-            mark.len()
-        });
-    }
-    Sheet { bytes, marks }
+/// The parts of a transfer.
+pub(super) struct Template {
+    pub(super) envelope: Sheet,
+    pub(super) result: Sheet,
+    /// What the hash in the result is made of.
+    pub(super) preimage: Sheet,
+    pub(super) fee_processing: Sheet,
+    pub(super) meta: Sheet,
+    pub(super) post_fee_processing: Sheet,
 }
 
-/// The XDR of the parts of a transfer.
-pub(super) struct Made {
-    pub(super) envelope: Vec<u8>,
-    pub(super) result: Vec<u8>,
-    pub(super) preimage: Vec<u8>,
-    pub(super) fee_processing: Vec<u8>,
-    pub(super) meta: Vec<u8>,
-    pub(super) post_fee_processing: Vec<u8>,
-}
-
-pub(super) fn template(maker: &mut Maker, family: Family, version: MetaVersion) -> Made {
-    let source = paid(&SOURCE);
+pub(super) fn template(maker: &mut Maker, family: Family, version: MetaVersion) -> Template {
     let operation = match family {
         Family::Classic => OperationResultTr::Payment(PaymentResult::Success),
         Family::Soroban => {
             OperationResultTr::InvokeHostFunction(InvokeHostFunctionResult::Success(Hash(RESULT)))
         }
     };
-    let result = TransactionResult {
-        fee_charged: 40_000,
-        result: TransactionResultResult::TxSuccess(bounded(vec![OperationResult::OpInner(
-            operation,
-        )])),
-        ext: TransactionResultExt::V0,
-    };
-    Made {
-        envelope: xdr(&envelope(maker, family)),
-        result: xdr(&result),
-        preimage: xdr(&InvokeHostFunctionSuccessPreImage {
+    let operations = bounded(vec![OperationResult::OpInner(operation)]);
+    Template {
+        envelope: Sheet::of(&envelope(maker, family)),
+        result: Sheet::of(&TransactionResult {
+            fee_charged: 40_000,
+            result: TransactionResultResult::TxSuccess(operations),
+            ext: TransactionResultExt::V0,
+        }),
+        preimage: Sheet::of(&InvokeHostFunctionSuccessPreImage {
             return_value: ScVal::Void,
             events: bounded(vec![transfer(maker)]),
         }),
-        fee_processing: xdr(&source),
-        meta: xdr(&meta(maker, version)),
-        post_fee_processing: xdr(&source),
+        fee_processing: Sheet::of(&changes(&[SOURCE])),
+        meta: Sheet::of(&meta(maker, version)),
+        post_fee_processing: Sheet::of(&changes(&[SOURCE])),
     }
 }
 
@@ -163,22 +143,21 @@ fn envelope(maker: &Maker, family: Family) -> TransactionEnvelope {
         },
         signatures: bounded(vec![DecoratedSignature {
             hint: SignatureHint([0; 4]),
-            signature: stellar_xdr::Signature(bytes(&SIGNATURE)),
+            signature: Signature(
+                SIGNATURE
+                    .to_vec()
+                    .try_into()
+                    .expect("no longer than allowed"),
+            ),
         }]),
     })
 }
 
-fn bytes<const MAX: u32>(value: &[u8]) -> stellar_xdr::BytesM<MAX> {
-    let bytes = value.to_vec().try_into();
-    bytes.expect("no longer than the type takes")
-}
-
 fn invocation(maker: &Maker) -> OperationBody {
-    let amount = ScVal::I128(Int128Parts { hi: 0, lo: AMOUNT });
     let args = InvokeContractArgs {
         contract_address: ScAddress::Contract(maker.native()),
         function_name: event::name("transfer"),
-        args: bounded(vec![party(SOURCE), party(DESTINATION), amount]),
+        args: bounded(vec![party(SOURCE), party(DESTINATION), amount()]),
     };
     OperationBody::InvokeHostFunction(InvokeHostFunctionOp {
         host_function: HostFunction::InvokeContract(args.clone()),
@@ -193,17 +172,16 @@ fn invocation(maker: &Maker) -> OperationBody {
 }
 
 fn resources() -> SorobanTransactionData {
-    let key = |account| {
-        LedgerKey::Account(LedgerKeyAccount {
-            account_id: id(account),
-        })
+    let account = |account| LedgerKeyAccount {
+        account_id: id(account),
     };
+    let keys = [SOURCE, DESTINATION].map(|key| LedgerKey::Account(account(key)));
     SorobanTransactionData {
         ext: SorobanTransactionDataExt::V0,
         resources: SorobanResources {
             footprint: LedgerFootprint {
                 read_only: VecM::default(),
-                read_write: bounded(vec![key(SOURCE), key(DESTINATION)]),
+                read_write: bounded(keys.into()),
             },
             instructions: 1_200_000,
             disk_read_bytes: 5_000,
@@ -214,11 +192,8 @@ fn resources() -> SorobanTransactionData {
 }
 
 fn meta(maker: &mut Maker, version: MetaVersion) -> TransactionMeta {
-    let before = LedgerEntryChanges(bounded(
-        [paid(&SOURCE).0.to_vec(), paid(&SOURCE).0.to_vec()].concat(),
-    ));
-    let moved = [paid(&SOURCE).0.to_vec(), paid(&DESTINATION).0.to_vec()];
-    let moved = LedgerEntryChanges(bounded(moved.concat()));
+    let before = changes(&[SOURCE, SOURCE]);
+    let moved = changes(&[SOURCE, DESTINATION]);
     let after = LedgerEntryChanges::default();
     let plain = || {
         bounded(vec![OperationMeta {
@@ -250,7 +225,8 @@ fn meta(maker: &mut Maker, version: MetaVersion) -> TransactionMeta {
             }),
         }),
         MetaVersion::V4 => {
-            let fee = |stage| event::fee_of(maker, stage, party(SOURCE), amount_of_fee());
+            let amount = ScVal::I128(Int128Parts { hi: 0, lo: 40_000 });
+            let fee = |stage| event::fee_of(maker, stage, party(SOURCE), amount.clone());
             let events = vec![
                 fee(TransactionEventStage::BeforeAllTxs),
                 fee(TransactionEventStage::AfterAllTxs),
@@ -277,12 +253,11 @@ fn meta(maker: &mut Maker, version: MetaVersion) -> TransactionMeta {
 
 /// The event of the transfer.
 fn transfer(maker: &Maker) -> ContractEvent {
-    let amount = ScVal::I128(Int128Parts { hi: 0, lo: AMOUNT });
-    event::transfer(maker, (party(SOURCE), party(DESTINATION)), amount)
+    event::transfer(maker, (party(SOURCE), party(DESTINATION)), amount())
 }
 
-fn amount_of_fee() -> ScVal {
-    ScVal::I128(Int128Parts { hi: 0, lo: 40_000 })
+fn amount() -> ScVal {
+    ScVal::I128(Int128Parts { hi: 0, lo: AMOUNT })
 }
 
 fn party(account: [u8; 32]) -> ScVal {
@@ -293,12 +268,24 @@ fn id(account: [u8; 32]) -> AccountId {
     AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(account)))
 }
 
-/// An account before and after something.
-fn paid(account: &[u8; 32]) -> LedgerEntryChanges {
-    let entry = LedgerEntry {
+/// Each of these accounts before and after something.
+fn changes(accounts: &[[u8; 32]]) -> LedgerEntryChanges {
+    let before_and_after = |&account: &[u8; 32]| {
+        let entry = entry(account);
+        [
+            LedgerEntryChange::State(entry.clone()),
+            LedgerEntryChange::Updated(entry),
+        ]
+    };
+    let changes = accounts.iter().flat_map(before_and_after);
+    LedgerEntryChanges(bounded(changes.collect()))
+}
+
+fn entry(account: [u8; 32]) -> LedgerEntry {
+    LedgerEntry {
         last_modified_ledger_seq: 53_312_000,
         data: LedgerEntryData::Account(AccountEntry {
-            account_id: id(*account),
+            account_id: id(account),
             balance: BALANCE.cast_signed(),
             seq_num: SequenceNumber(SEQUENCE.cast_signed()),
             num_sub_entries: 0,
@@ -325,9 +312,5 @@ fn paid(account: &[u8; 32]) -> LedgerEntryChanges {
             }),
         }),
         ext: LedgerEntryExt::V0,
-    };
-    LedgerEntryChanges(bounded(vec![
-        LedgerEntryChange::State(entry.clone()),
-        LedgerEntryChange::Updated(entry),
-    ]))
+    }
 }

@@ -7,7 +7,7 @@ use stellar_xdr::{
     TransactionResultResult as Outer,
 };
 
-use crate::stellar::maker::{Make, Maker, bounded};
+use crate::stellar::maker::{Make, Maker, bounded, same_xdr};
 
 /// A way to end that was not drawn after so many draws is left to chance. No type has more than
 /// twenty ways, so that this does not happen.
@@ -73,7 +73,7 @@ impl Outcome {
         let inner = match self {
             Self::Success => Inner::TxSuccess(bounded(operations)),
             Self::Failed { .. } => Inner::TxFailed(bounded(operations)),
-            Self::Refused => maker.one_of(&REFUSALS)(),
+            Self::Refused => refusal(maker),
         };
         let result = match inner_hash {
             Some(hash) => {
@@ -90,7 +90,8 @@ impl Outcome {
                     Self::Failed { .. } | Self::Refused => Outer::TxFeeBumpInnerFailed(pair),
                 }
             }
-            None => outer(inner),
+            // A result outside a fee bump is the same on the wire.
+            None => same_xdr(&inner),
         };
         TransactionResult {
             fee_charged: maker.make(),
@@ -100,59 +101,17 @@ impl Outcome {
     }
 }
 
-const REFUSALS: [fn() -> Inner; 15] = [
-    || Inner::TxTooEarly,
-    || Inner::TxTooLate,
-    || Inner::TxMissingOperation,
-    || Inner::TxBadSeq,
-    || Inner::TxBadAuth,
-    || Inner::TxInsufficientBalance,
-    || Inner::TxNoAccount,
-    || Inner::TxInsufficientFee,
-    || Inner::TxBadAuthExtra,
-    || Inner::TxInternalError,
-    || Inner::TxNotSupported,
-    || Inner::TxBadSponsorship,
-    || Inner::TxBadMinSeqAgeOrGap,
-    || Inner::TxMalformed,
-    || Inner::TxSorobanInvalid,
-];
-
-/// The same result, of a transaction that is not inside of another.
-fn outer(inner: Inner) -> Outer {
-    match inner {
-        Inner::TxSuccess(results) => Outer::TxSuccess(results),
-        Inner::TxFailed(results) => Outer::TxFailed(results),
-        Inner::TxTooEarly => Outer::TxTooEarly,
-        Inner::TxTooLate => Outer::TxTooLate,
-        Inner::TxMissingOperation => Outer::TxMissingOperation,
-        Inner::TxBadSeq => Outer::TxBadSeq,
-        Inner::TxBadAuth => Outer::TxBadAuth,
-        Inner::TxInsufficientBalance => Outer::TxInsufficientBalance,
-        Inner::TxNoAccount => Outer::TxNoAccount,
-        Inner::TxInsufficientFee => Outer::TxInsufficientFee,
-        Inner::TxBadAuthExtra => Outer::TxBadAuthExtra,
-        Inner::TxInternalError => Outer::TxInternalError,
-        Inner::TxNotSupported => Outer::TxNotSupported,
-        Inner::TxBadSponsorship => Outer::TxBadSponsorship,
-        Inner::TxBadMinSeqAgeOrGap => Outer::TxBadMinSeqAgeOrGap,
-        Inner::TxMalformed => Outer::TxMalformed,
-        Inner::TxSorobanInvalid => Outer::TxSorobanInvalid,
-        Inner::TxFrozenKeyAccessed => Outer::TxFrozenKeyAccessed,
-    }
+/// Why a transaction is not run.
+fn refusal(maker: &mut Maker) -> Inner {
+    // The last code is newer than protocol 23.
+    let [_success, _failed, codes @ .., _frozen_key] = Inner::VARIANTS;
+    same_xdr(&maker.one_of(&codes))
 }
 
-/// An operation that was not even looked at.
+/// The result of an operation that is not run.
 fn refused_operation(maker: &mut Maker) -> OperationResult {
-    let ways: [fn() -> OperationResult; 6] = [
-        || OperationResult::OpBadAuth,
-        || OperationResult::OpNoAccount,
-        || OperationResult::OpNotSupported,
-        || OperationResult::OpTooManySubentries,
-        || OperationResult::OpExceededWorkLimit,
-        || OperationResult::OpTooManySponsoring,
-    ];
-    maker.one_of(&ways)()
+    let [_inner, codes @ ..] = OperationResult::VARIANTS;
+    same_xdr(&maker.one_of(&codes))
 }
 
 /// The result of this operation, in one of the ways to succeed or to fail that its type has.
