@@ -41,6 +41,15 @@ mod domain {
 pub(crate) const GENESIS_TIME: u64 = 1_600_000_000;
 pub(crate) const BLOCK_SECONDS: u64 = 12;
 
+/// A word of the EVM: these bytes after zeros.
+pub(crate) fn word<const N: usize>(low: [u8; N]) -> [u8; 32] {
+    let mut word = [0; 32];
+    if let Some(end) = word.last_chunk_mut() {
+        *end = low;
+    }
+    word
+}
+
 /// What the blocks look like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
@@ -228,8 +237,8 @@ impl SimChain {
         let step = match self.spec.shape {
             Shape::Mainnet => 1,
             Shape::Tiny | Shape::TinyVaried => {
-                let window = Rng::of(&[domain::TIME, self.spec.seed, number / 16]).below(4);
-                [1, 1, 2, 4].get(window as usize).copied().unwrap_or(1)
+                let mut window = Rng::of(&[domain::TIME, self.spec.seed, number / 16]);
+                window.pick(&[1, 1, 2, 4]).copied().unwrap_or(1)
             }
         };
         let shown = number - number % step;

@@ -1,8 +1,8 @@
 //! A simulated EVM node: a chain whose headers prove their content, and a node that shows it.
 //!
 //! Content comes from [`SimChain`](crate::SimChain). Header hashes, logs blooms and receipts roots
-//! are the real functions of it, so that whoever checks them can be tested here. What nobody can
-//! check without executing transactions (state and transactions roots) is made up.
+//! are the real functions of it, so that programs that check them can be tested here. What cannot be
+//! checked without executing transactions (state and transactions roots) is made up.
 
 pub mod adfs;
 mod block;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use chronolith_store::{Error, Result};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::rng::Rng;
+use crate::rng::{self, Rng};
 
 pub use counting::{CountingBlobs, IoCount};
 pub use operation::Operation;
@@ -53,24 +53,17 @@ pub struct Odds {
 
 impl Odds {
     fn draw(&self, rng: &mut Rng) -> Option<Fault> {
-        let mut dice = rng.below(10_000);
         let faults = [
-            (self.crash_before, Fault::CrashBefore),
-            (self.crash_after, Fault::CrashAfter),
-            (self.fail_unapplied, Fault::FailUnapplied),
-            (self.fail_applied, Fault::FailApplied),
+            (self.crash_before.into(), Fault::CrashBefore),
+            (self.crash_after.into(), Fault::CrashAfter),
+            (self.fail_unapplied.into(), Fault::FailUnapplied),
+            (self.fail_applied.into(), Fault::FailApplied),
         ];
-        for (odds, fault) in faults {
-            match dice.checked_sub(odds.into()) {
-                None => return Some(fault),
-                Some(rest) => dice = rest,
-            }
-        }
-        None
+        rng::by_share(&faults, rng.below(10_000))
     }
 }
 
-/// How often a kind of operation was begun, and how often something went wrong with it.
+/// How often a kind of operation was begun, and how often it met a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Operations that got a number.
@@ -143,11 +136,8 @@ impl FaultPlan {
     #[must_use]
     pub fn tally(&self, operation: Operation) -> Tally {
         let progress = self.progress();
-        progress
-            .tallies
-            .get(&operation)
-            .copied()
-            .unwrap_or_default()
+        let tally = progress.tallies.get(&operation);
+        tally.copied().unwrap_or_default()
     }
 
     /// The kinds of operation that never happened.

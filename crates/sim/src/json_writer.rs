@@ -75,7 +75,14 @@ pub(crate) fn put_quantity(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(format!("\"{value:#x}\"").as_bytes());
 }
 
-/// A list of whatever `put` writes.
+/// A number alone.
+pub(crate) fn quantity(value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_quantity(&mut out, value);
+    out
+}
+
+/// A list of what `put` writes.
 pub(crate) fn put_list<T>(
     out: &mut Vec<u8>,
     items: impl IntoIterator<Item = T>,

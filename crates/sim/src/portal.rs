@@ -2,8 +2,8 @@
 //!
 //! It answers the heads and both streams as Portal does: compressed, with nothing but the fields
 //! that were requested, and ending wherever it likes. Of the filters it knows those of logs and the
-//! one for all transactions; of the fields those that a node keeps of a block. Whatever it does not
-//! know it refuses, as Portal does.
+//! one for all transactions; of the fields those that a node keeps of a block. It refuses
+//! everything else, as Portal does.
 
 mod body;
 mod encoder;

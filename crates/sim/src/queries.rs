@@ -12,7 +12,7 @@ use bytes::Bytes;
 use chronolith_model::{BlockRange, Clause, LogFilter};
 
 use crate::SimChain;
-use crate::rng::Rng;
+use crate::rng::{self, Rng};
 use sample::Sample;
 
 /// Blocks that a narrow filter looks at.
@@ -136,14 +136,8 @@ impl QueryMix {
     }
 
     fn draw_class(&mut self) -> QueryClass {
-        let mut dice = self.rng.below(100);
-        for (percent, class) in MIX {
-            match dice.checked_sub(percent) {
-                None => return class,
-                Some(rest) => dice = rest,
-            }
-        }
-        QueryClass::Narrow
+        let class = rng::by_share(&MIX, self.rng.below(100));
+        class.unwrap_or(QueryClass::Narrow)
     }
 
     fn narrow(&mut self) -> Option<LogFilter> {
@@ -155,7 +149,7 @@ impl QueryMix {
         let start = earliest + self.rng.below(latest - earliest + 1);
         Some(LogFilter {
             emitters: one(log.emitter()),
-            topics: topics(&[log.topic(0)?]),
+            topics: vec![one(log.topic(0)?)],
             ..LogFilter::over(BlockRange::new(start, start + length))
         })
     }
@@ -166,16 +160,10 @@ impl QueryMix {
     }
 
     fn absent(&mut self) -> LogFilter {
-        match self.rng.below(5) as usize {
-            sample::EMITTER => {
-                let value = self.rng.bytes::<20>();
-                self.term(sample::EMITTER, Bytes::copy_from_slice(&value))
-            }
-            position => {
-                let value = self.rng.bytes::<32>();
-                self.term(position, Bytes::copy_from_slice(&value))
-            }
-        }
+        let position = self.rng.below(5) as usize;
+        let len = if position == sample::EMITTER { 20 } else { 32 };
+        let value = self.rng.vec(len);
+        self.term(position, value.into())
     }
 
     fn or_uniform(&mut self) -> Option<LogFilter> {
@@ -188,8 +176,8 @@ impl QueryMix {
     fn or_frequent(&mut self) -> Option<LogFilter> {
         let rng = &mut self.rng;
         let draws = (0..OR_VALUES).map(|_| {
-            let log = rng.pick(&self.sample.logs);
-            log.map(|log| Bytes::copy_from_slice(log.emitter()))
+            let log = rng.pick(&self.sample.logs)?;
+            Some(Bytes::copy_from_slice(log.emitter()))
         });
         let emitters = draws.collect::<Option<Vec<_>>>()?;
         Some(self.any_of(emitters))
@@ -216,7 +204,7 @@ impl QueryMix {
 
     fn topic0(&self, value: Option<&Bytes>) -> Option<LogFilter> {
         Some(LogFilter {
-            topics: topics(&[value?]),
+            topics: vec![one(value?)],
             limit: Some(SCAN_LIMIT),
             ..self.everything()
         })
@@ -253,8 +241,4 @@ impl QueryMix {
 
 fn one(value: &[u8]) -> Clause {
     Clause::OneOf(vec![Bytes::copy_from_slice(value)])
-}
-
-fn topics(values: &[&[u8]]) -> Vec<Clause> {
-    values.iter().map(|value| one(value)).collect()
 }

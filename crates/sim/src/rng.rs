@@ -12,7 +12,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// The stream that belongs to these parts, and to no other list of parts.
+    /// The stream of these parts, and of no other list of parts.
     pub(crate) fn of(parts: &[u64]) -> Self {
         Self(key(parts))
     }
@@ -72,6 +72,18 @@ pub(crate) fn key(parts: &[u64]) -> u64 {
 /// A hash that stands for these parts.
 pub(crate) fn hash(parts: &[u64]) -> Hash32 {
     Hash32(Rng::of(parts).bytes())
+}
+
+/// The value whose share a number falls into, where shares lie end to end from 0 on; none after the last.
+pub(crate) fn by_share<T: Copy>(shares: &[(u64, T)], mut number: u64) -> Option<T> {
+    let mut shares = shares.iter();
+    shares.find_map(|&(share, value)| match number.checked_sub(share) {
+        None => Some(value),
+        Some(rest) => {
+            number = rest;
+            None
+        }
+    })
 }
 
 fn finalize(state: u64) -> u64 {

@@ -3,9 +3,9 @@
 //! Addresses and signatures are computed from their rank instead of being looked up: a formula
 //! costs less than a cache miss in a table of a million accounts.
 
-use super::domain;
 use super::templates::{self, Template, TopicKind, WordKind};
 use super::writer::LogWriter;
+use super::{domain, word};
 use crate::ChainSpec;
 use crate::rng::{Octaves, Rng};
 
@@ -35,7 +35,7 @@ const FRESH_PERCENT: u32 = 57;
 /// Account topics that name one of the transaction's own accounts: its sender and its
 /// counterparty turn up again and again in its logs.
 const CAST_PERCENT: u32 = 87;
-/// Account topics that name nobody: mints and burns.
+/// Account topics that are zero: mints and burns.
 const NOBODY_PERCENT: u32 = 4;
 /// Logs of the same sort as the log before in the transaction.
 const SAME_TEMPLATE_PERCENT: u32 = 25;
@@ -263,7 +263,7 @@ impl Mainnet {
             WordKind::Small => number(u128::from(cast.plot.next() & 0x1ff)),
             WordKind::Amount if cast.plot.percent(SAME_AMOUNT_PERCENT) => number(cast.amount),
             WordKind::Amount => number(amount(rng)),
-            WordKind::Negative => negative(amount(rng)),
+            WordKind::Negative => number(amount(rng)).map(|byte| !byte),
             WordKind::Account => self.account(cast),
             WordKind::Random => rng.bytes(),
         }
@@ -272,18 +272,13 @@ impl Mainnet {
     fn account(&self, cast: &mut Cast<'_>) -> Word {
         let rng = &mut cast.plot;
         let known = rng.percent(CAST_PERCENT).then(|| rng.pick(&cast.accounts));
-        let address = match known.flatten() {
-            Some(address) => *address,
-            None => self.regular(rng),
-        };
-        let mut word = [0; 32];
-        if let Some(low) = word.last_chunk_mut() {
-            *low = address;
+        match known.flatten() {
+            Some(address) => word(*address),
+            None => word(self.regular(rng)),
         }
-        word
     }
 
-    /// Who sends a transaction: somebody new to the chain, or a regular.
+    /// The sender of a transaction: new to the chain, or a regular.
     fn sender(&self, rng: &mut Rng) -> Address {
         if rng.percent(FRESH_PERCENT) {
             rng.bytes()
@@ -309,14 +304,6 @@ fn amount(rng: &mut Rng) -> u128 {
     wide >> (128 - bits)
 }
 
-fn negative(value: u128) -> Word {
-    number(value).map(|byte| !byte)
-}
-
 fn number(value: u128) -> Word {
-    let mut word = [0; 32];
-    if let Some(low) = word.last_chunk_mut() {
-        *low = value.to_be_bytes();
-    }
-    word
+    word(value.to_be_bytes())
 }

@@ -5,6 +5,7 @@
 //! not the statistics.
 
 use super::mainnet::Skew;
+use crate::rng::by_share;
 
 /// How a topic behind the first is filled.
 #[derive(Clone, Copy, Debug)]
@@ -123,12 +124,12 @@ const HEAD: [HeadRow; 15] = [
     (7, 11, COLLECTIONS, &[A, A, A], 2, &[Small, Small]), // transfer of one of many
 ];
 
-/// Topics of a tail signature, by its number of topics less one.
-const TAIL_TOPICS: [&[&[TopicKind]]; 4] = [
-    &[&[]],
-    &[&[A], &[A], &[A], &[N], &[A], &[H]],
-    &[&[A, A], &[A, N], &[A, A], &[H, A], &[N, A], &[A, A]],
-    &[&[A, A, N], &[A, A, A], &[H, A, A], &[A, N, A]],
+/// Topics of a tail signature behind the first: none to three, each in percent of the tail's logs.
+const TAIL_TOPICS: [(u64, &[&[TopicKind]]); 4] = [
+    (20, &[&[]]),
+    (28, &[&[A], &[A], &[A], &[N], &[A], &[H]]),
+    (32, &[&[A, A], &[A, N], &[A, A], &[H, A], &[N, A], &[A, A]]),
+    (20, &[&[A, A, N], &[A, A, A], &[H, A, A], &[A, N, A]]),
 ];
 
 /// Words of a tail signature, in percent of the tail's logs.
@@ -144,8 +145,6 @@ const TAIL_WORDS: [(u64, usize); 10] = [
     (3, 10),
     (1, 40),
 ];
-/// Number of topics of a tail signature, in percent of the tail's logs.
-const TAIL_TOPIC_COUNTS: [(u64, usize); 4] = [(20, 0), (28, 1), (32, 2), (20, 3)];
 
 static TAIL_COLUMNS: [WordKind; 16] = [
     Amount, Account, Small, Amount, Random, Zero, Amount, Amount, Small, Amount, Small, Zero,
@@ -175,10 +174,7 @@ pub(super) fn tail(rank: u64) -> Template {
         let phase = (rank + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ (salt << 40));
         ((u128::from(phase) * u128::from(bound)) >> 64) as u64
     };
-    let variants = TAIL_TOPICS
-        .get(by_percent(&TAIL_TOPIC_COUNTS, spread(1, 100)))
-        .copied()
-        .unwrap_or_default();
+    let variants = by_share(&TAIL_TOPICS, spread(1, 100)).unwrap_or_default();
     let variant = spread(2, variants.len() as u64) as usize;
     let column = spread(3, TAIL_COLUMNS.len() as u64) as usize;
     let protocol = rank / PROTOCOL_SIGNATURES;
@@ -189,17 +185,7 @@ pub(super) fn tail(rank: u64) -> Template {
             Skew::Protocol(1 + (protocol % 6) as u8),
         ),
         topics: variants.get(variant).copied().unwrap_or_default(),
-        words: by_percent(&TAIL_WORDS, spread(4, 100)),
+        words: by_share(&TAIL_WORDS, spread(4, 100)).unwrap_or_default(),
         columns: TAIL_COLUMNS.get(column..).unwrap_or_default(),
     }
-}
-
-fn by_percent(table: &[(u64, usize)], mut at: u64) -> usize {
-    for &(percent, value) in table {
-        if at < percent {
-            return value;
-        }
-        at -= percent;
-    }
-    0
 }

@@ -1,5 +1,5 @@
-//! An oracle contract of the ADFS kind behind a proxy: updates of feeds in calldata, events that tell of
-//! them, upgrades from one version to the other, and the rows that a projection must end with.
+//! An oracle contract of the ADFS kind behind a proxy: updates of feeds in calldata, an event for each
+//! of them, upgrades from one version to the other, and the rows that a projection must end with.
 //!
 //! A transaction does not belong to a fork: after a reorg the same one may stand in another block, as on
 //! real chains. Which version an update is of depends on the upgrade before it, which depends on the fork.
@@ -11,6 +11,7 @@ use chronolith_model::{BlockMeta, Hash32, Log, LogParts};
 
 use super::chain::domain;
 use super::proxy::UPGRADED_TOPIC;
+use crate::chain::word;
 use crate::rng::{self, Rng};
 use encode::{Row, Value, accumulated, calldata, numbered};
 
@@ -63,7 +64,7 @@ pub struct AdfsEvent {
     pub what: AdfsWhat,
 }
 
-/// What an event tells of.
+/// What an event stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AdfsWhat {
     Upgraded([u8; 20]),
@@ -103,22 +104,18 @@ impl AdfsTx {
 
     /// Its log as it stands in its block.
     pub(super) fn log(&self, tx_index: u32, log_index: u32) -> Log {
-        let mut word = [0; 32];
-        let mut data = Vec::new();
-        let topics: Vec<&[u8]> = match &self.what {
-            AdfsWhat::Upgraded(to) => {
-                *word.last_chunk_mut().expect("20 of 32 bytes") = *to;
-                vec![&UPGRADED_TOPIC, &word]
-            }
-            AdfsWhat::Updated { .. } => {
-                data.extend([0; 24]);
-                data.extend(self.number.to_be_bytes());
-                match self.version {
-                    1 => vec![&UPDATED_TOPIC],
-                    _ => vec![&UPDATED_2_TOPIC],
-                }
+        let (topics, data) = match (&self.what, self.version) {
+            (AdfsWhat::Upgraded(to), _) => (vec![UPGRADED_TOPIC, word(*to)], Vec::new()),
+            (AdfsWhat::Updated { .. }, version) => {
+                let topic = if version == 1 {
+                    UPDATED_TOPIC
+                } else {
+                    UPDATED_2_TOPIC
+                };
+                (vec![topic], word(self.number.to_be_bytes()).to_vec())
             }
         };
+        let topics: Vec<&[u8]> = topics.iter().map(<[u8; 32]>::as_slice).collect();
         let parts = LogParts {
             tx_index,
             log_index,

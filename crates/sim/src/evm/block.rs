@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use alloy_consensus::Header;
-use alloy_primitives::{Address, B256, Bloom, Bytes, U256};
+use alloy_primitives::{Address, B256, Bloom};
 use alloy_rlp::Encodable as _;
 use alloy_trie::root::ordered_trie_root_with_encoder;
 use chronolith_model::{Block, BlockMeta, BlockRef, Hash32, Log, Payload, Tx};
@@ -11,9 +11,10 @@ use chronolith_model::{Block, BlockMeta, BlockRef, Hash32, Log, Payload, Tx};
 use super::bloom::bloom_of;
 
 /// How a transaction and its receipt are encoded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TxType {
     /// Without a type byte.
+    #[default]
     Legacy,
     /// EIP-1559.
     DynamicFee,
@@ -31,7 +32,7 @@ impl TxType {
 }
 
 /// A transaction and its receipt.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EvmTx {
     /// Position in the block.
     pub index: u32,
@@ -39,9 +40,9 @@ pub struct EvmTx {
     pub hash: Hash32,
     pub tx_type: TxType,
     pub from: Address,
-    /// Whom it calls; none where it creates a contract.
+    /// The contract that it calls; none where it creates one.
     pub to: Option<Address>,
-    /// Whether it went through.
+    /// Whether it succeeded.
     pub succeeded: bool,
     pub gas_used: u64,
     /// Gas that it and those before it used.
@@ -54,7 +55,7 @@ pub struct EvmTx {
     pub nonce: u64,
     /// Which logs of the block are its own.
     pub logs: Range<usize>,
-    /// What it was sent with, where anybody reads that.
+    /// What it was sent with.
     pub input: Vec<u8>,
 }
 
@@ -171,31 +172,24 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Logs of no transaction: those behind the logs of the last one.
+    /// Logs of no transaction: those after the logs of the last one.
     pub(super) fn own_logs(&self) -> usize {
         let own = own_receipt(&self.txs, &self.logs, Hash32::ZERO);
         own.map_or(0, |own| own.logs.len())
     }
 }
 
-/// The receipt of a block for its logs behind those of the last transaction; none where there are none. It
+/// The receipt of a block for its logs after those of the last transaction; none where there are none. It
 /// used no gas, and its transaction hash is that of the block.
 fn own_receipt(txs: &[EvmTx], logs: &[Log], hash: Hash32) -> Option<EvmTx> {
     let start = txs.last().map_or(0, |tx| tx.logs.end);
     (start < logs.len()).then(|| EvmTx {
         index: txs.len() as u32,
         hash,
-        tx_type: TxType::Legacy,
-        from: Address::ZERO,
         to: Some(Address::ZERO),
         succeeded: true,
-        gas_used: 0,
-        cumulative_gas_used: 0,
-        gas_price: 0,
-        gas_limit: 0,
-        nonce: 0,
         logs: start..logs.len(),
-        input: Vec::new(),
+        ..EvmTx::default()
     })
 }
 
@@ -225,13 +219,12 @@ impl Seal {
         }
         let txs = content.txs.iter().map(|tx| tx.encoded(chain_id));
         let txs: Vec<Vec<u8>> = txs.collect();
+        let root = |items: &[Vec<u8>]| {
+            ordered_trie_root_with_encoder(items, |item, out| out.extend_from_slice(item))
+        };
         Self {
-            transactions_root: ordered_trie_root_with_encoder(&txs, |tx, out| {
-                out.extend_from_slice(tx);
-            }),
-            receipts_root: ordered_trie_root_with_encoder(&encoded, |receipt, out| {
-                out.extend_from_slice(receipt);
-            }),
+            transactions_root: root(&txs),
+            receipts_root: root(&encoded),
             bloom: (!bloom.is_zero()).then(|| Box::new(bloom)),
             gas_used: content.txs.last().map_or(0, |tx| tx.cumulative_gas_used),
             tx_count: content.txs.len() as u32,
@@ -274,29 +267,4 @@ fn put_list(items: &[u8], out: &mut Vec<u8>) {
     };
     header.encode(out);
     out.extend_from_slice(items);
-}
-
-/// The parts of a header that say nothing about the block's content.
-pub(super) struct HeaderFiller {
-    pub(super) beneficiary: Address,
-    pub(super) state_root: B256,
-    pub(super) mix_hash: B256,
-    pub(super) beacon_root: B256,
-    pub(super) base_fee: u64,
-}
-
-impl HeaderFiller {
-    /// A header with these parts, as a chain since London has it; everything else is left at its
-    /// default.
-    pub(super) fn header(&self) -> Header {
-        Header {
-            beneficiary: self.beneficiary,
-            state_root: self.state_root,
-            mix_hash: self.mix_hash,
-            base_fee_per_gas: Some(self.base_fee),
-            difficulty: U256::ZERO,
-            extra_data: Bytes::from_static(b"chronolith sim"),
-            ..Header::default()
-        }
-    }
 }

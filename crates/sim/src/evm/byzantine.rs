@@ -24,16 +24,14 @@ pub(super) fn altered(faults: &Faults, mut block: EvmBlock) -> EvmBlock {
         }
     }
     if !block.logs.is_empty() && faults.hits(RpcFault::ChangedData) {
-        let last = block.logs.len() - 1;
-        let changed = block.logs.get(last).map(|log| made_up(log, log.emitter()));
-        block.logs.truncate(last);
-        block.logs.extend(changed.flatten());
+        let last = block.logs.pop();
+        let changed = last.and_then(|log| made_up(&log, log.emitter()));
+        block.logs.extend(changed);
     }
     if !block.logs.is_empty() && faults.hits(RpcFault::MovedLog) {
-        let last = block.logs.len() - 1;
-        let moved = block.logs.get(last).map(|log| made_up(log, &STRANGER));
-        block.logs.truncate(last);
-        block.logs.extend(moved.flatten());
+        let last = block.logs.pop();
+        let moved = last.and_then(|log| made_up(&log, &STRANGER));
+        block.logs.extend(moved);
     }
     block
 }

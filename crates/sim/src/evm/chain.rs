@@ -1,15 +1,15 @@
 //! How the blocks of an EVM chain are made: content from a seed, headers that commit to it.
 //!
 //! Content is a pure function of the seed, the fork and the number. A header also needs its
-//! parent's hash, so headers are made one behind the other, by whoever keeps the hashes.
+//! parent's hash, so headers are made one after the other, by the caller that keeps the hashes.
 
 use alloy_consensus::Header;
-use alloy_primitives::{Address, B256, Bloom, keccak256};
+use alloy_primitives::{Address, B256, Bloom, Bytes, U256, keccak256};
 use alloy_trie::EMPTY_ROOT_HASH;
 use chronolith_model::{Hash32, Log, LogParts, Tx};
 
 use super::adfs::{Adfs, AdfsSpec, AdfsTx};
-use super::block::{Content, EvmTx, HeaderFiller, Seal, TxType};
+use super::block::{Content, EvmTx, Seal, TxType};
 use super::fees::{self, FeeLog, FeesSpec};
 use super::proxy::Proxy;
 use crate::chain::{BLOCK_SECONDS, GENESIS_TIME};
@@ -32,7 +32,7 @@ const PERMILLE: u64 = 1_000;
 const OWN_EMITTER: [u8; 20] = [0xce; 20];
 /// What a transaction costs at least.
 const TX_GAS: u64 = 21_000;
-/// What a log costs here, whatever its length.
+/// What a log costs here, at any length.
 const LOG_GAS: u64 = 1_500;
 /// Gas limits are whole multiples of it.
 const GAS_LIMIT: u64 = 36_000_000;
@@ -75,14 +75,14 @@ pub struct EvmSpec {
     pub call_words: u32,
     /// Which header fields there are.
     pub era: Era,
-    /// Headers have blooms without a bit, whatever the block logs.
+    /// Headers have blooms without a bit, also of blocks with logs.
     pub blooms_unfilled: bool,
     /// One contract is a proxy that is upgraded every this many blocks; 0 for no such contract.
     pub upgrade_every: u64,
     /// Every this many blocks have logs of no transaction, under the block's own hash, as on Celo's old chain;
     /// 0 for none.
     pub own_logs_every: u64,
-    /// One contract collects fees and tells of them.
+    /// One contract collects fees and emits an event for each.
     pub fees: Option<FeesSpec>,
     /// One contract is an oracle of feeds.
     pub adfs: Option<AdfsSpec>,
@@ -219,7 +219,7 @@ impl EvmChain {
         Content { txs, logs }
     }
 
-    /// Puts logs of the block itself behind those of the last transaction.
+    /// Puts logs of the block itself after those of the last transaction.
     fn add_own_logs(&self, number: u64, txs: &[EvmTx], logs: &mut Vec<Log>) {
         let every = self.spec.own_logs_every;
         if number == 0 || every == 0 || !number.is_multiple_of(every) {
@@ -267,22 +267,24 @@ impl EvmChain {
         others.chain(of_adfs.into_iter().map(|tx| tx.hash))
     }
 
+    fn proxy(&self) -> Option<Proxy> {
+        let (seed, every) = (self.spec.seed, self.spec.upgrade_every);
+        (every > 0).then_some(Proxy { seed, every })
+    }
+
     /// The contracts that have code: those that projections are given.
     pub(super) fn contracts(&self) -> Vec<[u8; 20]> {
-        let (seed, every) = (self.spec.seed, self.spec.upgrade_every);
-        let proxy = (every > 0).then(|| Proxy { seed, every }.address());
+        let proxy = self.proxy().map(|proxy| proxy.address());
         let fees = self.spec.fees.map(|fees| fees.contract);
         let oracle = self.spec.adfs.map(|_| AdfsSpec::PROXY);
         [proxy, fees, oracle].into_iter().flatten().collect()
     }
 
-    /// Puts what the proxy emits into a transaction of its own behind all others.
+    /// Puts what the proxy emits into a transaction of its own after all others.
     fn add_proxy(&self, number: u64, txs: &mut Vec<Tx>, logs: &mut Vec<Log>) {
-        let (seed, every) = (self.spec.seed, self.spec.upgrade_every);
-        if every == 0 {
+        let Some(proxy) = self.proxy() else {
             return;
-        }
-        let proxy = Proxy { seed, every };
+        };
         let index = txs.len() as u32;
         for made in proxy.logs(number, self.place(number)) {
             logs.push(proxy.log(&made, index, logs.len() as u32));
@@ -293,7 +295,7 @@ impl EvmChain {
         }
     }
 
-    /// What the fee collector emits in a block. Behind it there is nothing but the oracle of feeds.
+    /// What the fee collector emits in a block. Only the oracle of feeds comes after it.
     pub(super) fn fee_logs(&self, number: u64) -> Vec<FeeLog> {
         match &self.spec.fees {
             Some(spec) if number > 0 => fees::logs(spec, self.spec.seed, self.place(number)),
@@ -301,7 +303,7 @@ impl EvmChain {
         }
     }
 
-    /// Puts what the fee collector emits into transactions of its own behind all others.
+    /// Puts what the fee collector emits into transactions of its own after all others.
     fn add_fees(&self, number: u64, txs: &mut Vec<Tx>, logs: &mut Vec<Log>) {
         let contract = self.spec.fees.map_or([0; 20], |spec| spec.contract);
         let first = txs.len() as u32;
@@ -319,7 +321,10 @@ impl EvmChain {
     pub(super) fn header(&self, number: u64, parent: Hash32, seal: &Seal) -> Header {
         let cancun = self.spec.era != Era::London;
         let prague = self.spec.era == Era::Prague;
-        let filler = self.filler(number);
+        // What says nothing about the content.
+        let mut rng = Rng::of(&[domain::HEADER, self.spec.seed, self.place(number)]);
+        let beneficiary = Address::new(rng.bytes());
+        let [state_root, mix_hash, beacon_root] = std::array::from_fn(|_| B256::new(rng.bytes()));
         let gas_limit = seal.gas_used.next_multiple_of(GAS_LIMIT).max(GAS_LIMIT);
         Header {
             parent_hash: B256::new(parent.0),
@@ -336,9 +341,15 @@ impl EvmChain {
             withdrawals_root: cancun.then_some(EMPTY_ROOT_HASH),
             blob_gas_used: cancun.then_some(0),
             excess_blob_gas: cancun.then_some(0),
-            parent_beacon_block_root: cancun.then_some(filler.beacon_root),
+            parent_beacon_block_root: cancun.then_some(beacon_root),
             requests_hash: prague.then_some(B256::ZERO),
-            ..filler.header()
+            beneficiary,
+            state_root,
+            mix_hash,
+            base_fee_per_gas: Some(BASE_FEE + rng.below(BASE_FEE_SPREAD)),
+            difficulty: U256::ZERO,
+            extra_data: Bytes::from_static(b"chronolith sim"),
+            ..Header::default()
         }
     }
 
@@ -374,7 +385,7 @@ impl EvmChain {
         txs.iter().map(make).collect()
     }
 
-    /// A transaction without logs. It follows from its id alone, so that its hash can be told without
+    /// A transaction without logs. It follows from its id alone, so that its hash is known without
     /// the rest of its block.
     fn bare_tx(&self, index: u32, id: Hash32) -> EvmTx {
         let mut rng = Rng::of(&[domain::TXS, self.spec.seed, id.prefix64()]);
@@ -387,10 +398,9 @@ impl EvmChain {
         EvmTx {
             index,
             hash: id,
-            tx_type: if legacy {
-                TxType::Legacy
-            } else {
-                TxType::DynamicFee
+            tx_type: match legacy {
+                true => TxType::Legacy,
+                false => TxType::DynamicFee,
             },
             from,
             to: (!creates).then_some(to),
@@ -417,16 +427,5 @@ impl EvmChain {
             input.extend_from_slice(&rng.bytes::<20>());
         }
         input
-    }
-
-    fn filler(&self, number: u64) -> HeaderFiller {
-        let mut rng = Rng::of(&[domain::HEADER, self.spec.seed, self.place(number)]);
-        HeaderFiller {
-            beneficiary: Address::new(rng.bytes()),
-            state_root: B256::new(rng.bytes()),
-            mix_hash: B256::new(rng.bytes()),
-            beacon_root: B256::new(rng.bytes()),
-            base_fee: BASE_FEE + rng.below(BASE_FEE_SPREAD),
-        }
     }
 }

@@ -32,7 +32,7 @@ pub enum RpcFault {
     HugeBody,
     /// A WebSocket connection ends without a close frame.
     WsDrop,
-    /// A new head is told twice.
+    /// A new head is sent twice.
     DuplicateHeads,
     /// The answers of a batch come in another order.
     BatchOutOfOrder,
@@ -61,7 +61,7 @@ pub enum RpcFault {
     ForeignTxHashes,
     /// Whole transactions have another sender and other input under the same hash.
     ChangedBodies,
-    /// The last log of a block has other data: no bloom tells.
+    /// The last log of a block has other data: no bloom shows it.
     ChangedData,
     /// The last log of a block comes from another contract.
     MovedLog,
@@ -120,7 +120,7 @@ pub struct FaultSizes {
     pub slow_answer: Duration,
     /// How far the head goes back.
     pub regression_blocks: u64,
-    /// What a refused request is told to wait.
+    /// How long a refused client must wait.
     pub retry_after_seconds: u64,
 }
 

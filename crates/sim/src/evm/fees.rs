@@ -1,8 +1,8 @@
-//! A fee collector: a contract that tells of every fee it takes, and the rows that a projection of
-//! that event must end with.
+//! A fee collector: a contract that emits an event for every fee it takes, and the rows that a projection
+//! of that event must end with.
 //!
 //! Beside `FeesCollected` it emits the other events of its kind, and a contract with nearly the same
-//! address emits `FeesCollected` as well: whoever filters by half of the filter gets wrong rows. The
+//! address emits `FeesCollected` as well: a client that filters by half of the filter gets wrong rows. The
 //! rows come from what was drawn, never from decoding a log, so that a decoder can be held to them.
 
 use alloy_primitives::{U256, hex};
@@ -10,6 +10,7 @@ use chronolith_model::{BlockMeta, Hash32, Log, LogParts};
 use serde_json::json;
 
 use super::chain::domain;
+use crate::chain::word;
 use crate::rng::Rng;
 
 /// First topic of `FeesCollected(address,address,uint256,uint256)`.
@@ -131,13 +132,13 @@ pub(super) struct Place {
     pub(super) log_index: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
-    Collected(Fee),
-    /// The same event, from another process.
-    Impostor(Fee),
-    Withdrawn(Fee),
-    LifiWithdrawn(Fee),
+    Collected,
+    /// The same event, from another contract.
+    Impostor,
+    Withdrawn,
+    LifiWithdrawn,
 }
 
 /// A log of the collector, or of its impostor, in a block.
@@ -146,27 +147,23 @@ pub(super) struct FeeLog {
     /// Which of the collector's transactions in the block, from 0.
     pub(super) tx: u32,
     event: Event,
+    fee: Fee,
 }
 
 impl FeeLog {
-    /// The fee, where the contract itself tells of one.
+    /// The fee, where the contract itself collected one.
     pub(super) fn collected(&self) -> Option<&Fee> {
-        match &self.event {
-            Event::Collected(fee) => Some(fee),
-            _ => None,
-        }
+        (self.event == Event::Collected).then_some(&self.fee)
     }
 
     /// The log as it stands in its block.
     pub(super) fn log(&self, contract: [u8; 20], tx_index: u32, log_index: u32) -> Log {
-        let (topic, fee) = match &self.event {
-            Event::Collected(fee) | Event::Impostor(fee) => (FEES_COLLECTED_TOPIC, fee),
-            Event::Withdrawn(fee) => (FEES_WITHDRAWN_TOPIC, fee),
-            Event::LifiWithdrawn(fee) => (LIFI_FEES_WITHDRAWN_TOPIC, fee),
-        };
-        let emitter = match self.event {
-            Event::Impostor(_) => impostor_of(contract),
-            _ => contract,
+        let fee = &self.fee;
+        let (emitter, topic) = match self.event {
+            Event::Collected => (contract, FEES_COLLECTED_TOPIC),
+            Event::Impostor => (impostor_of(contract), FEES_COLLECTED_TOPIC),
+            Event::Withdrawn => (contract, FEES_WITHDRAWN_TOPIC),
+            Event::LifiWithdrawn => (contract, LIFI_FEES_WITHDRAWN_TOPIC),
         };
         let mut data = fee.integrator_fee.to_be_bytes::<32>().to_vec();
         if topic == FEES_COLLECTED_TOPIC {
@@ -176,7 +173,7 @@ impl FeeLog {
             tx_index,
             log_index,
             emitter: &emitter,
-            topics: &[&topic, &padded(fee.token), &padded(fee.integrator)],
+            topics: &[&topic, &word(fee.token), &word(fee.integrator)],
             data: &data,
             ..LogParts::default()
         };
@@ -190,14 +187,6 @@ fn impostor_of(mut contract: [u8; 20]) -> [u8; 20] {
         *last ^= 1;
     }
     contract
-}
-
-fn padded(address: [u8; 20]) -> [u8; 32] {
-    let mut word = [0; 32];
-    if let Some(low) = word.last_chunk_mut::<20>() {
-        *low = address;
-    }
-    word
 }
 
 /// What the collector emits in a block; `place` stands for the block on its fork.
@@ -228,27 +217,26 @@ impl Draw {
     /// A fee, and what now and then follows one.
     fn fee(&mut self) {
         let fee = self.amounts();
-        self.push(Event::Collected(fee));
+        self.push(Event::Collected, fee);
         if self.rng.percent(IMPOSTOR_PERCENT) {
             let fee = self.amounts();
-            self.push(Event::Impostor(fee));
+            self.push(Event::Impostor, fee);
         }
         if self.rng.percent(WITHDRAWAL_PERCENT) {
             let fee = self.amounts();
-            let of_lifi = self.rng.percent(50);
-            self.push(if of_lifi {
-                Event::LifiWithdrawn(fee)
-            } else {
-                Event::Withdrawn(fee)
-            });
+            let event = match self.rng.percent(50) {
+                true => Event::LifiWithdrawn,
+                false => Event::Withdrawn,
+            };
+            self.push(event, fee);
         }
     }
 
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: Event, fee: Fee) {
         let same = self.rng.percent(SAME_TX_PERCENT);
         let before = self.logs.last().map(|log| log.tx);
         let tx = before.map_or(0, |tx| tx + u32::from(!same));
-        self.logs.push(FeeLog { tx, event });
+        self.logs.push(FeeLog { tx, event, fee });
     }
 
     fn amounts(&mut self) -> Fee {
@@ -258,10 +246,9 @@ impl Draw {
         let rank = self.rng.below(bound);
         let address = |kind, rank| Rng::of(&[domain::FEES, self.seed, kind, rank]).bytes();
         Fee {
-            token: if token == 0 {
-                [0; 20]
-            } else {
-                address(1, token)
+            token: match token {
+                0 => [0; 20],
+                token => address(1, token),
             },
             integrator: address(2, rank),
             integrator_fee: amount(&mut self.rng),

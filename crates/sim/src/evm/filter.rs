@@ -14,7 +14,7 @@ const VALUES_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct LogQuery {
     pub(super) blocks: Blocks,
-    filter: LogFilter,
+    pub(super) filter: LogFilter,
     /// For each clause that wants something: the bits of its values.
     blooms: Vec<Vec<Bloom>>,
 }
@@ -28,9 +28,9 @@ pub(super) enum Blocks {
 
 impl LogQuery {
     pub(super) fn parse(params: &[Value]) -> Result<Self, RpcError> {
+        let missing = || RpcError::params("missing value for required argument 0");
         let object = params.first().and_then(Value::as_object);
-        let object =
-            object.ok_or_else(|| RpcError::params("missing value for required argument 0"))?;
+        let object = object.ok_or_else(missing)?;
         let get = |key: &str| object.get(key).filter(|value| !value.is_null());
         let tag = |key: &str| get(key).cloned().unwrap_or_else(|| "latest".into());
         let blocks = match get("blockHash") {
@@ -67,11 +67,6 @@ impl LogQuery {
         let has_one = |values: &Vec<Bloom>| values.iter().any(|value| bloom.contains(value));
         self.blooms.iter().all(has_one)
     }
-
-    /// Whether a log is wanted.
-    pub(super) fn matches(&self, log: &chronolith_model::Log) -> bool {
-        self.filter.matches(log)
-    }
 }
 
 /// A hash: exactly 32 bytes.
@@ -82,9 +77,8 @@ pub(super) fn parse_hash(value: &Value) -> Result<Hash32, RpcError> {
 
 /// A number: `0x` and digits.
 pub(super) fn parse_quantity(text: &str) -> Result<u64, RpcError> {
-    let digits = text.strip_prefix("0x");
-    let digits = digits
-        .ok_or_else(|| RpcError::params("invalid argument 0: hex string without 0x prefix"))?;
+    let no_prefix = || RpcError::params("invalid argument 0: hex string without 0x prefix");
+    let digits = text.strip_prefix("0x").ok_or_else(no_prefix)?;
     u64::from_str_radix(digits, 16)
         .map_err(|_| RpcError::params(format!("invalid argument 0: no hex number ({text})")))
 }

@@ -23,6 +23,7 @@ pub(super) struct LogFaults {
 pub(super) struct LogPlace {
     fixed: Vec<u8>,
     hash: Hash32,
+    missing_log: Option<u32>,
 }
 
 impl LogPlace {
@@ -39,7 +40,16 @@ impl LogPlace {
             object.quantity("blockTimestamp", block.header.timestamp);
         }
         // No end: the log's own fields follow.
-        Self { fixed, hash }
+        Self {
+            fixed,
+            hash,
+            missing_log: log_faults.missing_log,
+        }
+    }
+
+    /// Whether a log is not left out.
+    pub(super) fn shows(&self, log: &Log) -> bool {
+        self.missing_log != Some(log.log_index())
     }
 
     pub(super) fn put_log(&self, out: &mut Vec<u8>, tx: &EvmTx, log: &Log) {
@@ -55,14 +65,8 @@ impl LogPlace {
         object.end();
     }
 
-    /// One receipt; `log_faults` must be those that the place was made with.
-    pub(super) fn put_receipt(
-        &self,
-        out: &mut Vec<u8>,
-        block: &EvmBlock,
-        tx: &EvmTx,
-        log_faults: LogFaults,
-    ) {
+    /// One receipt of the block.
+    pub(super) fn put_receipt(&self, out: &mut Vec<u8>, block: &EvmBlock, tx: &EvmTx) {
         let logs = block.logs_of(tx);
         let mut object = Object::begin(out);
         object.data("transactionHash", &tx.hash.0);
@@ -77,19 +81,15 @@ impl LogPlace {
             }
             None => {
                 object.raw("to", "null");
-                // Made up like the sender: nobody can tell without its nonce.
-                object.data(
-                    "contractAddress",
-                    tx.hash.0.first_chunk::<20>().map_or(&[], |c| c),
-                );
+                // Made up like the sender: the real one follows from its nonce.
+                let address = tx.hash.0.first_chunk::<20>();
+                object.data("contractAddress", address.map_or(&[], |address| address));
             }
         }
         object.quantity("cumulativeGasUsed", tx.cumulative_gas_used);
         object.quantity("gasUsed", tx.gas_used);
         object.quantity("effectiveGasPrice", tx.gas_price);
-        let shown = logs
-            .iter()
-            .filter(|log| log_faults.missing_log != Some(log.log_index()));
+        let shown = logs.iter().filter(|log| self.shows(log));
         put_list(object.key("logs"), shown, |out, log| {
             self.put_log(out, tx, log);
         });

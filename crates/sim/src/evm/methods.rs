@@ -16,7 +16,7 @@ use super::json::{self, LogFaults, LogPlace, Txs};
 use super::node::{Head, State};
 use super::refusals::RpcError;
 use super::server::Context;
-use crate::json_writer;
+use crate::json_writer::{self, quantity};
 
 /// All methods there are.
 const METHODS: [&str; 13] = [
@@ -103,10 +103,8 @@ fn code(state: &State, address: &Value) -> Vec<u8> {
 
 /// The block that a number or a tag names; it need not exist.
 fn resolve(state: &State, faults: &Faults, tag: &Value) -> Result<u64, RpcError> {
-    let text = tag.as_str();
-    let text =
-        text.ok_or_else(|| RpcError::params("invalid argument 0: no block number or tag"))?;
-    match text {
+    let no_text = || RpcError::params("invalid argument 0: no block number or tag");
+    match tag.as_str().ok_or_else(no_text)? {
         "latest" | "pending" => Ok(head_number(state, faults)),
         "finalized" => Ok(state.behind_head(state.finalized_depth).number),
         "safe" => Ok(state.behind_head(state.finalized_depth / 2).number),
@@ -118,8 +116,7 @@ fn resolve(state: &State, faults: &Faults, tag: &Value) -> Result<u64, RpcError>
 /// The block that a number, a tag, a hash or an object with one of them names.
 fn block_of(state: &State, faults: &Faults, value: &Value) -> Result<Option<u64>, RpcError> {
     let value = match value {
-        Value::Object(object) => object
-            .get("blockHash")
+        Value::Object(object) => (object.get("blockHash"))
             .or_else(|| object.get("blockNumber"))
             .unwrap_or(&Value::Null),
         plain => plain,
@@ -138,7 +135,7 @@ fn head_number(state: &State, faults: &Faults) -> u64 {
     head
 }
 
-/// False, or how far it is: a node that is syncing has some blocks and knows of more.
+/// False, or the progress: a node that is syncing has some blocks and knows of more.
 fn syncing(state: &State, faults: &Faults) -> Vec<u8> {
     if !faults.hits(RpcFault::Syncing) {
         return b"false".to_vec();
@@ -161,10 +158,10 @@ fn block_by_number(state: &State, faults: &Faults, number: u64, shown: ShownTxs)
     if state.hash_at(number).is_none() || faults.hits(RpcFault::NullBlock) {
         return null();
     }
-    // Block 0 has no siblings: everybody agrees on it.
+    // Block 0 has no siblings: all nodes agree on it.
     if number > 0 && faults.hits(RpcFault::HashChange) {
         let sibling = state.sibling(number);
-        return sibling.map_or_else(null, |block| whole_block(state, faults, &block, shown));
+        return sibling.map_or_else(null, |block| whole_block(state, faults, block, shown));
     }
     known_block(state, faults, number, shown)
 }
@@ -182,7 +179,7 @@ fn block_by_hash(state: &State, faults: &Faults, hash: Hash32, shown: ShownTxs) 
 fn known_block(state: &State, faults: &Faults, number: u64, shown: ShownTxs) -> Vec<u8> {
     if shown == ShownTxs::Full {
         let block = state.block(number);
-        return block.map_or_else(null, |block| whole_block(state, faults, &block, shown));
+        return block.map_or_else(null, |block| whole_block(state, faults, block, shown));
     }
     let Some(head) = state.head_at(number) else {
         return null();
@@ -194,16 +191,15 @@ fn known_block(state: &State, faults: &Faults, number: u64, shown: ShownTxs) -> 
     put_block(faults, &head, &Txs::Hashes(&hashes))
 }
 
-fn whole_block(state: &State, faults: &Faults, block: &EvmBlock, shown: ShownTxs) -> Vec<u8> {
-    let block = &altered(faults, block.clone());
-    let head = Head {
-        header: block.header.clone(),
-        hash: block.hash,
-    };
+fn whole_block(state: &State, faults: &Faults, block: EvmBlock, shown: ShownTxs) -> Vec<u8> {
+    let EvmBlock {
+        header, hash, txs, ..
+    } = altered(faults, block);
+    let head = Head { header, hash };
     if shown == ShownTxs::Full {
-        return put_block(faults, &head, &Txs::Full(&block.txs, state.chain_id()));
+        return put_block(faults, &head, &Txs::Full(&txs, state.chain_id()));
     }
-    let hashes: Vec<Hash32> = block.txs.iter().map(|tx| tx.hash).collect();
+    let hashes: Vec<Hash32> = txs.iter().map(|tx| tx.hash).collect();
     put_block(faults, &head, &Txs::Hashes(&hashes))
 }
 
@@ -217,55 +213,49 @@ fn put_block(faults: &Faults, head: &Head, txs: &Txs<'_>) -> Vec<u8> {
 }
 
 fn block_receipts(state: &State, faults: &Faults, number: Option<u64>) -> Vec<u8> {
-    let Some(block) = number.and_then(|number| state.block(number)) else {
+    let block = number.and_then(|number| state.block(number));
+    let Some(block) = block.filter(|_| !faults.hits(RpcFault::NullReceipts)) else {
         return null();
     };
-    if faults.hits(RpcFault::NullReceipts) {
-        return null();
-    }
     let block = altered(faults, block);
-    let indexes: Vec<u32> = block.logs.iter().map(Log::log_index).collect();
-    let log_faults = log_faults(faults, &indexes);
+    let log_faults = log_faults(faults, block.logs.iter());
     let place = LogPlace::new(&block, log_faults);
     let mut out = Vec::with_capacity(1_100 * block.txs.len() + 1_000 * block.logs.len());
     let own = block.own_receipt();
     let own = own.filter(|_| !faults.hits(RpcFault::NoBlockReceipt));
     json_writer::put_list(&mut out, block.txs.iter().chain(&own), |out, tx| {
-        place.put_receipt(out, &block, tx, log_faults);
+        place.put_receipt(out, &block, tx);
     });
     out
 }
 
 fn tx_receipt(state: &State, faults: &Faults, place: Option<(u64, u32)>) -> Vec<u8> {
-    let block = place.and_then(|(number, _)| state.block(number));
-    let (Some((_, index)), Some(block)) = (place, block) else {
+    let block = place.and_then(|(number, index)| Some((state.block(number)?, index)));
+    let Some((block, index)) = block else {
         return null();
     };
-    let Some(tx) = block.txs.get(index as usize) else {
+    let tx = block.txs.get(index as usize);
+    let Some(tx) = tx.filter(|_| !faults.hits(RpcFault::NullReceipts)) else {
         return null();
     };
-    if faults.hits(RpcFault::NullReceipts) {
-        return null();
-    }
-    let logs = block.logs_of(tx).iter();
-    let log_faults = log_faults(faults, &logs.map(Log::log_index).collect::<Vec<_>>());
+    let log_faults = log_faults(faults, block.logs_of(tx).iter());
     let mut out = Vec::new();
-    LogPlace::new(&block, log_faults).put_receipt(&mut out, &block, tx, log_faults);
+    LogPlace::new(&block, log_faults).put_receipt(&mut out, &block, tx);
     out
 }
 
 /// The faults of these logs of one block.
-fn log_faults(faults: &Faults, log_indexes: &[u32]) -> LogFaults {
-    let count = log_indexes.len() as u64;
+fn log_faults<'a>(faults: &Faults, mut logs: impl Iterator<Item = &'a Log> + Clone) -> LogFaults {
+    let count = logs.clone().count() as u64;
     if count == 0 {
         return LogFaults::default();
     }
     let missing = faults.draw(RpcFault::MissingLog);
-    let missing = missing.and_then(|dice| log_indexes.get((dice % count) as usize));
+    let missing = missing.and_then(|dice| logs.nth((dice % count) as usize));
     LogFaults {
         wrong_hash: faults.hits(RpcFault::WrongBlockHashInLogs),
         no_timestamp: faults.hits(RpcFault::MissingBlockTimestamp),
-        missing_log: missing.copied(),
+        missing_log: missing.map(Log::log_index),
     }
 }
 
@@ -279,12 +269,6 @@ fn shown(params: &[Value]) -> ShownTxs {
         Some(true) => ShownTxs::Full,
         Some(false) | None => ShownTxs::Hashes,
     }
-}
-
-fn quantity(value: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    json_writer::put_quantity(&mut out, value);
-    out
 }
 
 fn null() -> Vec<u8> {

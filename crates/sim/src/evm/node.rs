@@ -1,7 +1,7 @@
 //! What one node sees of an EVM chain: a canonical chain that grows, reorgs and rolls back.
 //!
 //! It keeps about a hundred bytes a block, and the bloom where one has bits; transactions and logs
-//! are made again when somebody asks. Replaced blocks are forgotten: their hashes are unknown, as
+//! are made again on request. Replaced blocks are forgotten: their hashes are unknown, as
 //! they are to a real node.
 
 mod state;
@@ -11,14 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::BlockMeta;
-use chronolith_model::BlockRange;
-use chronolith_model::BlockRef;
-use chronolith_model::Hash32;
-use parking_lot::Mutex;
-use parking_lot::RwLock;
-use parking_lot::RwLockReadGuard;
-use parking_lot::RwLockWriteGuard;
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use tokio::sync::broadcast;
 
@@ -45,12 +39,12 @@ struct Shared {
     txs: Mutex<TxIndex>,
 }
 
-/// Where transactions are, by the first bytes of their hash. Made when somebody first asks for
-/// one: most users never do.
+/// Where transactions are, by the first bytes of their hash. Built at the first request for
+/// one: most users never make one.
 #[derive(Default)]
 struct TxIndex {
     places: HashMap<u64, (u64, u32)>,
-    /// The hash of the last block that is in it, at each number: tells which blocks to add again.
+    /// The hash of the last block that is in it, at each number: it decides which blocks to add again.
     hashes: Vec<Hash32>,
 }
 
@@ -96,7 +90,7 @@ impl EvmNode {
         other
     }
 
-    /// Takes the last blocks away and tells nobody; returns the new head. Mining gives the same
+    /// Removes the last blocks without a notification; returns the new head. Mining gives the same
     /// blocks again.
     pub fn rollback(&self, blocks: u64) -> BlockRef {
         let mut state = self.write();
@@ -157,8 +151,7 @@ impl EvmNode {
     pub fn oracle(&self, range: BlockRange) -> Oracle {
         let state = self.read();
         let mut oracle = Oracle::new();
-        let end = range.end.min(state.head().number + 1);
-        let blocks = (range.start..end).filter_map(|number| state.block(number));
+        let blocks = state.known(range).filter_map(|number| state.block(number));
         blocks.for_each(|block| oracle.push(block.to_model()));
         oracle
     }
@@ -184,8 +177,7 @@ impl EvmNode {
     #[must_use]
     pub fn fees(&self, range: BlockRange) -> Vec<FeeRow> {
         let state = self.read();
-        let end = range.end.min(state.head().number + 1);
-        let blocks = (range.start..end).into_par_iter();
+        let blocks = state.known(range).into_par_iter();
         blocks.flat_map_iter(|number| state.fees(number)).collect()
     }
 
@@ -193,16 +185,15 @@ impl EvmNode {
     #[must_use]
     pub fn adfs(&self, range: BlockRange) -> Vec<AdfsEvent> {
         let state = self.read();
-        let end = range.end.min(state.head().number + 1);
-        let blocks = (range.start..end).into_par_iter();
+        let blocks = state.known(range).into_par_iter();
         blocks.flat_map_iter(|number| state.adfs(number)).collect()
     }
 
     /// The clocks of a range, as far as there are any, all of one chain. Content is not made.
     pub(crate) fn clocks(&self, range: BlockRange) -> Vec<BlockMeta> {
         let state = self.read();
-        let end = range.end.min(state.head().number + 1);
-        (range.start..end)
+        let numbers = state.known(range);
+        numbers
             .filter_map(|number| state.clock_at(number))
             .collect()
     }
@@ -210,10 +201,8 @@ impl EvmNode {
     /// The blocks of a range, as far as there are any, all of one chain.
     pub(crate) fn blocks(&self, range: BlockRange) -> Vec<EvmBlock> {
         let state = self.read();
-        let end = range.end.min(state.head().number + 1);
-        (range.start..end)
-            .filter_map(|number| state.block(number))
-            .collect()
+        let numbers = state.known(range);
+        numbers.filter_map(|number| state.block(number)).collect()
     }
 
     /// Everything under one lock, so that an answer never mixes two chains.
@@ -245,8 +234,8 @@ impl EvmNode {
         if self.shared.heads.receiver_count() > 0 {
             let heads = (first..first + blocks).filter_map(|number| state.head_at(number));
             for head in heads {
-                // Under the lock, so that listeners see heads in the order of the chain. Nobody
-                // listening any more is no fault.
+                // Under the lock, so that listeners see heads in the order of the chain. That the last
+                // listener is gone is no fault.
                 let _ = self.shared.heads.send(Arc::new(head));
             }
         }
@@ -264,7 +253,7 @@ impl fmt::Debug for EvmNode {
 
 impl TxIndex {
     /// Adds the blocks that it does not know. Entries of replaced blocks stay and are harmless:
-    /// whoever finds one compares the whole hash.
+    /// a lookup compares the whole hash.
     fn update(&mut self, state: &State) {
         // A hash stands for all blocks below: the highest one that still holds is enough.
         while let Some(hash) = self.hashes.last() {

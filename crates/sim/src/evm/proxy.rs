@@ -1,4 +1,4 @@
-//! A contract behind an upgradeable proxy: it tells of each upgrade as ERC-1967 has it, and the
+//! A contract behind an upgradeable proxy: it emits an event of each upgrade as ERC-1967 has it, and the
 //! events that follow are those of the new version.
 //!
 //! When upgrades come depends on the number of the block alone, which implementation comes depends
@@ -8,6 +8,7 @@ use alloy_primitives::{hex, keccak256};
 use chronolith_model::{Log, LogParts};
 
 use super::chain::domain;
+use crate::chain::word;
 use crate::rng::Rng;
 
 /// The first topic of ERC-1967's `Upgraded(address)`.
@@ -42,12 +43,8 @@ impl Proxy {
             });
         }
         if self.is_upgrade(number) {
-            let mut implementation = [0; 32];
-            if let Some(low) = implementation.last_chunk_mut::<20>() {
-                *low = rng.bytes();
-            }
             logs.push(ProxyLog {
-                topics: vec![UPGRADED_TOPIC, implementation],
+                topics: vec![UPGRADED_TOPIC, word(rng.bytes::<20>())],
                 data: Vec::new(),
             });
         }

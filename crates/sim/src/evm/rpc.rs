@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0: requests and batches in, answers out, whatever carries them.
+//! JSON-RPC 2.0: requests and batches in, answers out, over any transport.
 
 use std::collections::BTreeSet;
 
@@ -40,9 +40,7 @@ impl Session {
         }
         self.next += 1;
         self.heads.insert(self.next);
-        let mut id = Vec::new();
-        json_writer::put_quantity(&mut id, self.next);
-        Ok(id)
+        Ok(json_writer::quantity(self.next))
     }
 
     fn unsubscribe(&mut self, params: &[Value]) -> Result<Vec<u8>, RpcError> {
@@ -78,15 +76,15 @@ pub(super) fn answer(
     request: &Request,
     mut session: Option<&mut Session>,
 ) -> Vec<u8> {
-    let refused = |error| envelope(&Value::Null, Err(error));
+    let refused = |code, message| envelope(&Value::Null, Err(RpcError::new(code, message)));
     match request {
-        Request::Garbage => refused(RpcError::new(-32700, "parse error")),
-        Request::Batch(calls) if calls.is_empty() => refused(RpcError::new(-32600, "empty batch")),
+        Request::Garbage => refused(-32700, "parse error"),
+        Request::Batch(calls) if calls.is_empty() => refused(-32600, "empty batch"),
         Request::Batch(calls) if calls.len() > context.options.max_batch.unwrap_or(BATCH_MAX) => {
-            refused(RpcError::new(-32600, "batch too large"))
+            refused(-32600, "batch too large")
         }
         Request::Batch(_) if context.options.no_batches => {
-            refused(RpcError::new(-32600, "batch requests are not supported"))
+            refused(-32600, "batch requests are not supported")
         }
         Request::One(one) => call(context, one, session),
         Request::Batch(calls) => {
@@ -124,11 +122,12 @@ fn dispatch(
         let message = format!("the method {name} does not exist/is not available");
         Err(RpcError::new(code, message))
     };
-    let Some(method) = methods::known(name) else {
-        context.count_call("other");
+    let known = methods::known(name);
+    let counted = known.unwrap_or("other");
+    context.count(|stats| *stats.calls.entry(counted).or_default() += 1);
+    let Some(method) = known else {
         return unknown(-32601);
     };
-    context.count_call(method);
     let missing = &context.options.missing_methods;
     if let Some(missing) = missing.iter().find(|missing| missing.name == name) {
         return unknown(missing.code);

@@ -22,8 +22,8 @@ use super::faults::Faults;
 use super::node::EvmNode;
 use crate::http_server::{ANY_LOCAL_PORT, HttpServer};
 
+pub(super) use context::Context;
 pub use context::RpcStats;
-pub(super) use context::{Cap, Context};
 pub(crate) use limiter::Limiter;
 
 /// Longest request.
@@ -34,7 +34,7 @@ const REQUEST_BYTES_MAX: usize = 16 << 20;
 pub struct RateLimit {
     /// Calls over HTTP in each second since the start; each call of a batch counts.
     pub calls_per_second: u64,
-    /// What the refused are told to wait; none leaves the header out.
+    /// How long refused clients must wait; none leaves the header out.
     pub retry_after_seconds: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ pub struct RpcOptions {
     pub max_block_range: Option<u64>,
     /// Most logs of an `eth_getLogs`. A single block is always served.
     pub max_results: Option<u64>,
-    /// Most calls of a batch; 1,000 unless told.
+    /// Most calls of a batch; 1,000 by default.
     pub max_batch: Option<usize>,
     /// Whether every request is kept, to be sent again by another process.
     pub keeps_requests: bool,
@@ -121,13 +121,13 @@ impl RpcServer {
     /// What it was asked and what it sent, so far.
     #[must_use]
     pub fn stats(&self) -> RpcStats {
-        self.context.stats()
+        self.context.stats.lock().clone()
     }
 
     /// The bodies of all requests so far, in the order of their coming, where they are kept.
     #[must_use]
     pub fn requests(&self) -> Vec<Bytes> {
-        self.context.requests()
+        self.context.requests.lock().clone()
     }
 
     /// Stops taking requests and waits until those under way are answered.

@@ -22,7 +22,7 @@ use crate::http_server::{ANY_LOCAL_PORT, HttpServer, cut_short};
 /// What a server was asked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileStats {
-    /// Requests by path, whatever came of them.
+    /// Requests by path, with refused ones.
     pub requests: BTreeMap<String, u64>,
     /// Bytes of files that were sent.
     pub bytes: u64,
@@ -88,13 +88,8 @@ async fn answer(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let path_requested = uri.path().to_owned();
-    *shared
-        .stats
-        .lock()
-        .requests
-        .entry(path_requested)
-        .or_default() += 1;
+    let requested = uri.path().to_owned();
+    *shared.stats.lock().requests.entry(requested).or_default() += 1;
     if method != Method::GET && method != Method::HEAD {
         return status(StatusCode::METHOD_NOT_ALLOWED);
     }

@@ -174,10 +174,9 @@ impl Maker {
         if block.logs.len() == 1 && hits(PortalFault::MissingLog) {
             block.logs.pop();
         }
-        for fault in PortalFault::BYZANTINE.map(|(fault, _)| fault) {
-            let can =
-                !block.txs.is_empty() && (fault == PortalFault::AddedLog || !block.logs.is_empty());
-            if can && hits(fault) {
+        for (fault, _) in PortalFault::BYZANTINE {
+            let has_log = fault == PortalFault::AddedLog || !block.logs.is_empty();
+            if !block.txs.is_empty() && has_log && hits(fault) {
                 alter(fault, &mut block);
             }
         }
@@ -220,7 +219,7 @@ impl Maker {
     }
 }
 
-/// Who never logged anything.
+/// A contract that never logged anything.
 const STRANGER: [u8; 20] = [0x66; 20];
 
 /// Changes the logs of a block, and its bloom with them: nothing in the line gives it away.
@@ -230,10 +229,10 @@ fn alter(fault: PortalFault, block: &mut EvmBlock) {
             block.logs.clear();
             None
         }
-        PortalFault::MovedLog => block
-            .logs
-            .pop()
-            .map(|log| (log.tx_index(), log.log_index())),
+        PortalFault::MovedLog => {
+            let last = block.logs.pop();
+            last.map(|log| (log.tx_index(), log.log_index()))
+        }
         _ => {
             let last = block.txs.last().map_or(0, |tx| tx.index);
             Some((last, block.logs.len() as u32))

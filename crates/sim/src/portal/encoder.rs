@@ -1,6 +1,6 @@
 //! Compression of a body, piece by piece.
 
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT_ENCODING;
@@ -43,19 +43,17 @@ impl Encoder {
 
     /// Compresses a piece so that the other side can read all of it at once.
     pub(super) fn encode(&mut self, piece: &[u8]) -> io::Result<Bytes> {
-        let encoded = match self {
-            Self::Gzip(encoder) => {
-                encoder.write_all(piece)?;
-                encoder.flush()?;
-                std::mem::take(encoder.get_mut())
-            }
-            Self::Zstd(encoder) => {
-                encoder.write_all(piece)?;
-                encoder.flush()?;
-                std::mem::take(encoder.get_mut())
-            }
+        let encoder: &mut dyn Write = match self {
+            Self::Gzip(encoder) => encoder,
+            Self::Zstd(encoder) => encoder,
         };
-        Ok(encoded.into())
+        encoder.write_all(piece)?;
+        encoder.flush()?;
+        let encoded = match self {
+            Self::Gzip(encoder) => encoder.get_mut(),
+            Self::Zstd(encoder) => encoder.get_mut(),
+        };
+        Ok(std::mem::take(encoded).into())
     }
 
     /// The end of the body.

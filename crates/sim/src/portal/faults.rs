@@ -9,7 +9,7 @@ use crate::fault_registry::{FaultRegistry, InjectedFault};
 pub enum PortalFault {
     /// A request is answered with this status and nothing else; 204 only where a stream was asked.
     Status(u16),
-    /// A request is answered with this status and told to come back in a second.
+    /// A request is answered with this status and a retry after one second.
     StatusRetryAfter(u16),
     /// A stream is refused as if the chain had changed.
     Conflict,
@@ -94,7 +94,7 @@ impl PortalFault {
     }
 
     /// Those that happen to single lines.
-    pub(super) const OF_LINES: [Self; 9] = [
+    pub const OF_LINES: [Self; 9] = [
         Self::SkippedBlock,
         Self::RepeatedBlock,
         Self::WrongParent,
@@ -159,10 +159,8 @@ impl PortalFaults {
 
     /// Whether anything can happen to single lines.
     pub(super) fn touches_lines(&self) -> bool {
-        let planned = self.planned();
-        PortalFault::OF_LINES
-            .iter()
-            .any(|fault| planned.contains(fault))
+        let mut planned = self.planned().into_iter();
+        planned.any(|fault| PortalFault::OF_LINES.contains(&fault))
     }
 }
 

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
@@ -27,7 +27,7 @@ use crate::http_server::{ANY_LOCAL_PORT, HttpServer};
 
 /// How far the finalized head goes down.
 const DOWN_BLOCKS: u64 = 7;
-/// How many blocks a refused continuation is told of.
+/// How many blocks the answer to a refused continuation lists.
 const PREVIOUS_BLOCKS: u64 = 5;
 
 /// How bodies are compressed.
@@ -234,22 +234,17 @@ impl Shared {
             PortalEncoding::Negotiated => Encoder::negotiated(headers)
                 .map_err(|error| respond(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?,
         };
-        *self
-            .stats
-            .lock()
-            .encodings
-            .entry(encoder.name())
-            .or_default() += 1;
+        let name = encoder.name();
+        *self.stats.lock().encodings.entry(name).or_default() += 1;
         let faults = self.options.faults.clone();
         let mut response = respond(StatusCode::OK, "");
-        let name = encoder.name().parse().expect("a word is a header's value");
+        let name = HeaderValue::from_static(name);
         response.headers_mut().insert(CONTENT_ENCODING, name);
         *response.body_mut() = if faults.hits(PortalFault::EmptyBody) {
             Body::from(encoder.finish().unwrap_or_default())
         } else {
-            let node = self.node.clone();
             let plan = BodyPlan {
-                node,
+                node: self.node.clone(),
                 query,
                 range,
                 faults,
@@ -265,11 +260,11 @@ impl Shared {
         let before = BlockRange::new(from.saturating_sub(PREVIOUS_BLOCKS), from);
         let mut previous = self.node.clocks(before);
         let parent = previous.last().map(|clock| clock.hash);
-        // What is final is not asked what came before it.
-        let wanted_parent = query.parent_block_hash.map(|hash| Hash32(hash.0));
-        let wanted_parent = wanted_parent.filter(|_| which == Which::Head);
+        // The parent of a final block is not checked.
+        let asked = query.parent_block_hash.map(|hash| Hash32(hash.0));
+        let asked = asked.filter(|_| which == Which::Head);
         let injected = from > 0 && self.options.faults.hits(PortalFault::Conflict);
-        if !injected && wanted_parent.is_none_or(|wanted_parent| parent == Some(wanted_parent)) {
+        if !injected && asked.is_none_or(|asked| parent == Some(asked)) {
             return Ok(());
         }
         // Neither rising nor falling: both are found in the wild.
@@ -316,12 +311,8 @@ impl Shared {
 
     /// Counts a request, and lets it wait as long as every one does.
     async fn arrive(&self, call: &str) {
-        *self
-            .stats
-            .lock()
-            .requests
-            .entry(call.to_owned())
-            .or_default() += 1;
+        let call = call.to_owned();
+        *self.stats.lock().requests.entry(call).or_default() += 1;
         if !self.options.delay.is_zero() {
             tokio::time::sleep(self.options.delay).await;
         }

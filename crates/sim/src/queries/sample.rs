@@ -13,7 +13,7 @@ use crate::SimChain;
 const BLOCKS: u64 = 185;
 /// At most this many logs are kept to draw frequent terms from.
 const LOGS_MAX: usize = 20_000;
-/// The position that stands for the emitter, behind those of the topics.
+/// The position that stands for the emitter, after those of the topics.
 pub(super) const EMITTER: usize = 4;
 
 /// Terms that surely exist.
@@ -79,11 +79,8 @@ impl Sample {
 
     /// The topic0 whose share is nearest to 0.3 %.
     pub(super) fn sparse_topic0(&self) -> Option<&Bytes> {
-        let distance = |share: &u64| share.abs_diff(3_000);
-        let nearest = self
-            .topic0_shares
-            .iter()
-            .min_by_key(|(share, _)| distance(share));
+        let shares = self.topic0_shares.iter();
+        let nearest = shares.min_by_key(|(share, _)| share.abs_diff(3_000));
         nearest.map(|(_, value)| value)
     }
 }

@@ -1,6 +1,5 @@
 //! `eth_getLogs`: all logs that match, or an error; never some of them.
 
-use chronolith_model::Log;
 use serde_json::Value;
 
 use super::{Answer, log_faults, resolve};
@@ -11,7 +10,7 @@ use crate::evm::filter::{Blocks, LogQuery};
 use crate::evm::json::{LogFaults, LogPlace};
 use crate::evm::node::State;
 use crate::evm::refusals::{self, Refused, RpcError};
-use crate::evm::server::{Cap, Context};
+use crate::evm::server::Context;
 
 /// The limit that an injected refusal names.
 const NAMED_LIMIT: u64 = 10_000;
@@ -42,7 +41,7 @@ pub(super) fn get_logs(context: &Context, state: &State, params: &[Value]) -> An
 /// First and last block.
 fn blocks(context: &Context, state: &State, query: &LogQuery) -> Result<(u64, u64), RpcError> {
     let head = state.head().number;
-    // A tag is the same block at both ends, whatever the head does meanwhile.
+    // A tag is the same block at both ends, even if the head moves meanwhile.
     let end = |tag: &Value| match tag.as_str() {
         Some("latest") => Ok(head),
         Some("pending") => Err(RpcError::params("pending logs are not supported")),
@@ -50,8 +49,7 @@ fn blocks(context: &Context, state: &State, query: &LogQuery) -> Result<(u64, u6
     };
     match &query.blocks {
         Blocks::Hash(hash) => {
-            let number = state.number_of(*hash);
-            let number = number.ok_or_else(unknown_block)?;
+            let number = state.number_of(*hash).ok_or_else(unknown_block)?;
             Ok((number, number))
         }
         Blocks::Range(from, to) => {
@@ -77,7 +75,7 @@ fn check_range(context: &Context, from: u64, to: u64) -> Result<(), RpcError> {
     if let Some(limit) = context.options.max_block_range
         && to - from >= limit.max(1)
     {
-        context.count_cap(Cap::Blocks);
+        context.count(|stats| stats.refused_for_blocks += 1);
         return Err(refusals::too_many_blocks(&Refused {
             from,
             to,
@@ -85,7 +83,7 @@ fn check_range(context: &Context, from: u64, to: u64) -> Result<(), RpcError> {
             limit,
         }));
     }
-    // A single block is never refused, else nobody could ever have its logs.
+    // A single block is never refused: no client could get its logs.
     let faults = context.faults();
     if from < to && faults.hits(RpcFault::RangeError) {
         // One spelling after the other, so that all of them turn up.
@@ -118,14 +116,14 @@ fn find(
             continue;
         };
         let wanted = block.logs.iter().enumerate();
-        let wanted = wanted.filter(|(_, log)| query.matches(log));
+        let wanted = wanted.filter(|(_, log)| query.filter.matches(log));
         let logs: Vec<usize> = wanted.map(|(at, _)| at).collect();
         count += logs.len() as u64;
         if let Some(limit) = context.options.max_results
             && count > limit
             && from < to
         {
-            context.count_cap(Cap::Results);
+            context.count(|stats| stats.refused_for_results += 1);
             return Err(refusals::too_many_logs(&Refused {
                 from,
                 to,
@@ -148,20 +146,19 @@ fn put(context: &Context, found: &[Found]) -> Vec<u8> {
         return b"[]".to_vec();
     }
     let total: usize = found.iter().map(|found| found.logs.len()).sum();
-    // What goes wrong goes wrong in one block only, which is harder to notice.
+    // The faults are in one block only, which is harder to notice.
     let victim = total % found.len();
     let mut out = Vec::with_capacity(1_000 * total);
     out.push(b'[');
     for (at, Found { block, logs }) in found.iter().enumerate() {
         let logs = || logs.iter().filter_map(|&at| block.logs.get(at));
-        let log_faults = if at == victim {
-            log_faults(faults, &logs().map(Log::log_index).collect::<Vec<_>>())
-        } else {
-            LogFaults::default()
+        let log_faults = match at == victim {
+            true => log_faults(faults, logs()),
+            false => LogFaults::default(),
         };
         let place = LogPlace::new(block, log_faults);
         let own = block.own_receipt();
-        for log in logs().filter(|log| log_faults.missing_log != Some(log.log_index())) {
+        for log in logs().filter(|log| place.shows(log)) {
             let tx = block.txs.get(log.tx_index() as usize);
             if let Some(tx) = tx.or(own.as_ref()) {
                 if out.len() > 1 {

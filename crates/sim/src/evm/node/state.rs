@@ -1,15 +1,16 @@
 //! The canonical chain of a node, compactly, behind its lock.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use alloy_consensus::Header;
-use chronolith_model::{BlockMeta, BlockRef, Hash32, Log};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32, Log};
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 
 use crate::evm::EvmBlock;
 use crate::evm::adfs::AdfsEvent;
-use crate::evm::block::Seal;
+use crate::evm::block::{Content, Seal};
 use crate::evm::chain::{EvmChain, EvmSpec};
 use crate::evm::fees::{FeeLog, FeeRow, Place};
 
@@ -73,7 +74,7 @@ impl State {
         self.behind_head(0)
     }
 
-    /// The block so far behind the head, or block 0.
+    /// The block this many blocks below the head, or block 0.
     pub(in crate::evm) fn behind_head(&self, blocks: u64) -> BlockRef {
         let head = self.records.len() as u64 - 1;
         let number = head.saturating_sub(blocks);
@@ -99,13 +100,16 @@ impl State {
     /// Header and hash, without making the content.
     pub(in crate::evm) fn head_at(&self, number: u64) -> Option<Head> {
         let record = self.record(number)?;
-        let header = record
-            .chain
-            .header(number, self.parent_of(number), &record.seal);
+        let parent = self.parent_of(number);
         Some(Head {
-            header,
+            header: record.chain.header(number, parent, &record.seal),
             hash: record.hash,
         })
+    }
+
+    /// The numbers of a range that there are blocks of.
+    pub(super) fn known(&self, range: BlockRange) -> Range<u64> {
+        range.start..range.end.min(self.records.len() as u64)
     }
 
     /// Number, hash, parent and time, without making the header.
@@ -129,13 +133,13 @@ impl State {
 
     /// A whole block.
     pub(in crate::evm) fn block(&self, number: u64) -> Option<EvmBlock> {
-        let head = self.head_at(number)?;
-        let content = self.record(number)?.chain.content(number);
+        let Head { header, hash } = self.head_at(number)?;
+        let Content { txs, logs } = self.record(number)?.chain.content(number);
         Some(EvmBlock {
-            header: head.header,
-            hash: head.hash,
-            txs: content.txs,
-            logs: content.logs,
+            header,
+            hash,
+            txs,
+            logs,
         })
     }
 
@@ -150,15 +154,13 @@ impl State {
             return Vec::new();
         }
         let content = record.chain.content(number);
-        let behind = record.chain.adfs_txs(number).len() + content.own_logs();
-        let logs = content.logs;
-        let behind_others = logs.len().saturating_sub(made.len() + behind);
-        let logs = logs.iter().skip(behind_others);
+        let after = record.chain.adfs_txs(number).len() + content.own_logs();
+        let before = content.logs.len().saturating_sub(made.len() + after);
+        let logs = content.logs.iter().skip(before);
         let row = |(made, log): (&FeeLog, &Log)| {
-            let at = Place {
-                tx_hash: record.chain.tx_hash(number, log.tx_index()),
-                log_index: log.log_index(),
-            };
+            let tx_hash = record.chain.tx_hash(number, log.tx_index());
+            let log_index = log.log_index();
+            let at = Place { tx_hash, log_index };
             Some(made.collected()?.row(self.chain_id(), &clock, at))
         };
         made.iter().zip(logs).filter_map(row).collect()
@@ -183,11 +185,8 @@ impl State {
     pub(in crate::evm) fn sibling(&self, number: u64) -> Option<EvmBlock> {
         let chain = self.record(number)?.chain.fork(number, SIBLING);
         let content = chain.content(number);
-        let header = chain.header(
-            number,
-            self.parent_of(number),
-            &Seal::of(&content, chain.spec().chain_id),
-        );
+        let seal = Seal::of(&content, chain.spec().chain_id);
+        let header = chain.header(number, self.parent_of(number), &seal);
         Some(EvmBlock {
             hash: Hash32(header.hash_slow().0),
             header,
@@ -210,7 +209,7 @@ impl State {
         }
     }
 
-    /// Takes the last blocks away and goes another way from there.
+    /// Removes the last blocks and forks from there.
     pub(super) fn fork(&mut self, depth: u64) {
         let at = self.records.len() as u64 - depth;
         self.truncate(at);
@@ -240,8 +239,9 @@ impl State {
 
     fn parent_of(&self, number: u64) -> Hash32 {
         let parent = number.checked_sub(1);
-        let hash = parent.and_then(|parent| self.hash_at(parent));
-        hash.unwrap_or(Hash32::ZERO)
+        parent
+            .and_then(|parent| self.hash_at(parent))
+            .unwrap_or_default()
     }
 
     fn record(&self, number: u64) -> Option<&Record> {

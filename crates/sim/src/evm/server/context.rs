@@ -28,20 +28,13 @@ pub struct RpcStats {
     pub refused_for_results: u64,
 }
 
-/// A limit of `eth_getLogs`.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::evm) enum Cap {
-    Blocks,
-    Results,
-}
-
 /// What all connections share.
 #[derive(Debug)]
 pub(in crate::evm) struct Context {
     pub(in crate::evm) node: EvmNode,
     pub(in crate::evm) options: RpcOptions,
-    stats: Mutex<RpcStats>,
-    requests: Mutex<Vec<Bytes>>,
+    pub(super) stats: Mutex<RpcStats>,
+    pub(super) requests: Mutex<Vec<Bytes>>,
     under_way: AtomicU64,
     pub(super) limiter: Limiter,
 }
@@ -72,41 +65,25 @@ impl Context {
         &self.options.faults
     }
 
-    pub(super) fn stats(&self) -> RpcStats {
-        self.stats.lock().clone()
+    /// Changes the counters.
+    pub(in crate::evm) fn count(&self, count: impl FnOnce(&mut RpcStats)) {
+        count(&mut self.stats.lock());
     }
 
-    pub(in crate::evm) fn count_call(&self, method: &'static str) {
-        *self.stats.lock().calls.entry(method).or_default() += 1;
-    }
-
-    /// Counts a request, and keeps it where that is wanted. It is under way until what is returned goes.
+    /// Counts a request, and keeps it where that is wanted. It is under way until the returned value is dropped.
     pub(super) fn count_http(&self, body: &Bytes) -> UnderWay<'_> {
         let under_way = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut counters = self.stats.lock();
-        counters.http_requests += 1;
-        counters.http_at_once_max = counters.http_at_once_max.max(under_way);
-        drop(counters);
+        self.count(|stats| {
+            stats.http_requests += 1;
+            stats.http_at_once_max = stats.http_at_once_max.max(under_way);
+        });
         if self.options.keeps_requests {
             self.requests.lock().push(body.clone());
         }
         UnderWay(&self.under_way)
     }
 
-    pub(super) fn requests(&self) -> Vec<Bytes> {
-        self.requests.lock().clone()
-    }
-
     pub(super) fn count_bytes(&self, bytes: u64) {
-        self.stats.lock().bytes_out += bytes;
-    }
-
-    /// Counts a refused `eth_getLogs`.
-    pub(in crate::evm) fn count_cap(&self, cap: Cap) {
-        let mut counters = self.stats.lock();
-        match cap {
-            Cap::Blocks => counters.refused_for_blocks += 1,
-            Cap::Results => counters.refused_for_results += 1,
-        }
+        self.count(|stats| stats.bytes_out += bytes);
     }
 }

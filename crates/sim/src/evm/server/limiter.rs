@@ -47,7 +47,7 @@ impl Limiter {
         admitted
     }
 
-    /// What the refused are told to wait.
+    /// How long refused clients must wait.
     pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         self.limit.and_then(|limit| limit.retry_after_seconds)
     }
