@@ -95,15 +95,14 @@ fn load_faults(path: &Path, faults: &Faults, portal_faults: &PortalFaults) -> Re
     let mut value: Value = serde_json::from_str(&text).context("not JSON")?;
     let object = value.as_object_mut();
     let of_portal = object.and_then(|object| object.remove("portal"));
-    let names: Vec<&str> = RpcFault::NAMED.iter().map(|(_, name)| *name).collect();
-    let known = || format!("the faults of a node are {}", names.join(", "));
+    let names = RpcFault::NAMED.map(|(_, name)| name).join(", ");
+    let known = || format!("the faults of a node are {names}");
     faults.load_json(&value.to_string()).with_context(known)?;
     let Some(of_portal) = of_portal else {
         return Ok(());
     };
-    let names: Vec<&str> = PortalFault::NAMED.iter().map(|(_, name)| *name).collect();
+    let names = PortalFault::NAMED.map(|(_, name)| name).join(", ");
     let known = || {
-        let names = names.join(", ");
         format!("the faults of a portal are {names}, status_503, status_503_retry_after and so on")
     };
     let loaded = portal_faults.load_json(&of_portal.to_string());

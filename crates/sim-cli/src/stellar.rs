@@ -24,13 +24,13 @@ pub(crate) fn stellar_lake(options: &StellarLake) -> Result<()> {
     let settings = match &options.conf {
         Some(path) => load(path)?.chain,
         None => {
-            let mut settings = StellarSettings::new(options.seed);
-            if let Some(passphrase) = &options.passphrase {
-                settings.passphrase.clone_from(passphrase);
+            let default = StellarSettings::new(options.seed);
+            StellarSettings {
+                passphrase: options.passphrase.clone().unwrap_or(default.passphrase),
+                transactions: options.transactions.unwrap_or(default.transactions),
+                target_bytes: options.target_bytes.unwrap_or(default.target_bytes),
+                ..default
             }
-            settings.transactions = options.transactions.unwrap_or(settings.transactions);
-            settings.target_bytes = options.target_bytes.unwrap_or(settings.target_bytes);
-            settings
         }
     };
     let layout = LakeLayout {
@@ -83,7 +83,7 @@ fn placed_in_time(
 /// Does what stellar-core would do with these arguments.
 pub(crate) async fn stellar_core(options: &StellarCore) -> Result<()> {
     let name = ["stellar-core".to_owned()];
-    // Like core, and like the rest of this program, it ends by itself where it is used wrongly.
+    // Like core, and like the rest of this program, it exits on wrong arguments.
     let options = Core::parse_from(name.iter().chain(&options.arguments));
     if matches!(options.what, CoreCommand::Version) {
         let version = env!("CARGO_PKG_VERSION");
@@ -134,15 +134,15 @@ impl Process {
     fn print_info(&self) -> Result<()> {
         let state = self.state()?;
         let chain = StellarChain::new(self.conf.chain.clone());
-        let ledger = if state.lcl >= self.conf.chain.first_ledger {
+        let (hash, close_time) = if state.lcl >= self.conf.chain.first_ledger {
             let made = chain.ledger(state.lcl);
-            json!({ "num": state.lcl, "hash": const_hex::encode(made.hash.0), "closeTime": made.close_time })
+            (made.hash, made.close_time)
         } else {
-            json!({ "num": state.lcl, "hash": const_hex::encode(chain.genesis_hash().0), "closeTime": 0 })
+            (chain.genesis_hash(), 0)
         };
         let info = json!({ "info": {
             "build": "stellar-core simulated",
-            "ledger": ledger,
+            "ledger": { "num": state.lcl, "hash": const_hex::encode(hash.0), "closeTime": close_time },
             "network": chain.settings().passphrase,
             "protocol_version": StellarChain::protocol(),
         }});
@@ -162,14 +162,25 @@ impl Process {
     /// That the ledger to catch up with is in history: up to the newest checkpoint that is published, where it is
     /// known how far the network is.
     fn check_published(&self, to: u32, reached: u32) -> Result<()> {
-        match checkpoint(self.conf.head.max(reached)) {
-            Some(newest) if to > newest => {
-                bail!(
-                    "the checkpoint with ledger {to} is not published yet: the newest is {newest}"
-                )
-            }
-            _ => Ok(()),
+        let newest = checkpoint(self.conf.head.max(reached));
+        if let Some(newest) = newest.filter(|newest| to > *newest) {
+            bail!("the checkpoint with ledger {to} is not published yet: the newest is {newest}");
         }
+        Ok(())
+    }
+
+    fn writing(
+        &self,
+        command: core::CoreCommand,
+        (chain, state): (StellarChain, CoreState),
+        stream: &CoreStream,
+    ) -> Result<Writing<'_>> {
+        let faults = self.conf.faults_left(command, &state.struck);
+        Ok(Writing {
+            process: self,
+            state,
+            frames: CoreFrames::new(chain, open(stream)?, faults),
+        })
     }
 
     /// Writes the requested ledgers; then the last of it is the last closed ledger.
@@ -180,15 +191,7 @@ impl Process {
         }
         let chain = StellarChain::new(self.conf.chain.clone());
         let ledgers = catchup_ledgers(&chain, requested, self.conf.from_checkpoint);
-        let faults = self
-            .conf
-            .faults_left(core::CoreCommand::Catchup, &state.struck);
-        let frames = CoreFrames::new(chain, open(stream)?, faults);
-        let mut writing = Writing {
-            process: self,
-            state,
-            frames,
-        };
+        let mut writing = self.writing(core::CoreCommand::Catchup, (chain, state), stream)?;
         for sequence in ledgers {
             writing.write(sequence).await?;
         }
@@ -204,16 +207,11 @@ impl Process {
         let newest = checkpoint(self.conf.head).filter(|_| !self.conf.keeps_ledgers);
         let closed = state.lcl.max(newest.unwrap_or_default());
         let next = closed.saturating_add(1).max(chain.settings().first_ledger);
-        let faults = self.conf.faults_left(core::CoreCommand::Run, &state.struck);
-        let frames = CoreFrames::new(chain, open(stream)?, faults);
-        let mut writing = Writing {
-            process: self,
-            state,
-            frames,
-        };
+        let mut writing = self.writing(core::CoreCommand::Run, (chain, state), stream)?;
         let mut state = "LM_BOOTING_STATE";
         for sequence in next.. {
-            let now = match sequence > self.conf.head {
+            let is_synced = sequence > self.conf.head;
+            let now = match is_synced {
                 true => "LM_SYNCED_STATE",
                 false => "LM_CATCHING_UP_STATE",
             };
@@ -221,7 +219,7 @@ impl Process {
                 println!("[Ledger INFO] Changing state {state} -> {now}");
                 state = now;
             }
-            if sequence > self.conf.head {
+            if is_synced {
                 tokio::time::sleep(Duration::from_millis(self.conf.ledger_ms)).await;
             }
             writing.write(sequence).await?;
@@ -242,7 +240,7 @@ impl Writing<'_> {
     async fn write(&mut self, sequence: u32) -> Result<()> {
         if let Some((place, _)) = self.frames.due() {
             self.state.strike(place);
-            self.remember()?;
+            self.process.save(&self.state)?;
         }
         match self.frames.write(sequence).context("write a ledger")? {
             CoreStep::Next => {}
@@ -251,10 +249,6 @@ impl Writing<'_> {
         }
         self.state.lcl = sequence;
         self.state.reached = self.state.reached.max(sequence);
-        self.remember()
-    }
-
-    fn remember(&self) -> Result<()> {
         self.process.save(&self.state)
     }
 }

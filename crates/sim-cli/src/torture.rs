@@ -209,18 +209,17 @@ async fn one(
         std::fs::write(&program.config, text.to_string())?;
         anyhow::Ok(program)
     };
-    let archive = |program: &Program| {
+    let tested = |program: Program| {
         let chain_id = chain.node.chain_id();
-        let directory = program.data_dir.join("chains").join(chain_id.to_string());
+        let directory = program.chain_dir(chain_id);
         let scope = scope(&spec, narrow.as_deref());
-        ArchiveUnderTest::new(directory, chain_id, servers.datasets(), scope)
+        Tested {
+            archive: ArchiveUnderTest::new(directory, chain_id, servers.datasets(), scope),
+            program,
+        }
     };
     let Some(server) = server else {
-        let program = write(NODE, None)?;
-        let tested = Tested {
-            archive: archive(&program),
-            program,
-        };
+        let tested = tested(write(NODE, None)?);
         let lives = lives(&mut chain, &mut servers, (&tested, None), &mut random).await?;
         return tally(&mut chain, &servers, &tested, lives).await;
     };
@@ -228,11 +227,7 @@ async fn one(
     let [ours, clean] = &names;
     let (rows, replayed) = (server.database(ours).await?, server.database(clean).await?);
     rows.watch().await?;
-    let program = write(NODE, Some(&rows.url_for(NODE)))?;
-    let tested = Tested {
-        archive: archive(&program),
-        program,
-    };
+    let tested = tested(write(NODE, Some(&rows.url_for(NODE)))?);
     let second = write(SECOND, Some(&rows.url_for(SECOND)))?;
     note_first_block(&chain.node, &second)?;
     let mut disruptions = Disruptions::new((server, &rows), (&tested.program, second), seed);
@@ -268,13 +263,10 @@ fn scope(spec: &EvmSpec, narrow: Option<&[u8]>) -> Scope {
     Scope::only(contracts.map(entry).collect())
 }
 
-/// Tells a node which chain it follows, as an operator does whose endpoints have different first blocks. A forged one
+/// Sets the chain that a node follows, as an operator does whose endpoints have different first blocks. A forged one
 /// in each of its lives would keep a node without an archive from ever starting.
 fn note_first_block(node: &EvmNode, program: &Program) -> Result<()> {
-    let directory = program
-        .data_dir
-        .join("chains")
-        .join(node.chain_id().to_string());
+    let directory = program.chain_dir(node.chain_id());
     let first = node.block(0).context("the chain has no first block")?;
     std::fs::create_dir_all(&directory)?;
     let hash = const_hex::encode_prefixed(first.hash.0);
@@ -339,9 +331,9 @@ fn entry(
         "contractAddress": spec.adfs.map(|_| const_hex::encode_prefixed(AdfsSpec::PROXY)),
         "topicNames": { "1": "DataFeedsUpdated(uint256)", "2": "DataFeedsUpdated(uint256,address)" },
     });
-    let more = more.as_object().cloned().unwrap_or_default();
-    let fields = entry.as_object_mut().into_iter();
-    fields.for_each(|fields| fields.extend(more.clone()));
+    if let (Some(fields), Value::Object(more)) = (entry.as_object_mut(), more) {
+        fields.extend(more);
+    }
     entry
 }
 
@@ -386,11 +378,8 @@ async fn lives(
             && chain.events.reorgs >= REORGS_MIN
             && chain.was_deepest()
             && lives.met >= servers.reorgs_met_min()
-            && lives.kills >= KILLS_MIN
-            && disruptions
-                .as_ref()
-                .is_none_or(|disruptions| disruptions.never_injected().is_empty());
-        if enough && servers.all_injected() {
+            && lives.kills >= KILLS_MIN;
+        if enough && never_injected(servers, disruptions.as_deref()).is_empty() {
             return Ok(lives);
         }
         servers.begin_life(random, lives.archived);
@@ -406,10 +395,7 @@ async fn lives(
         let ((), disruption) = tokio::join!(chain.live(random, life, lives.archived), disruption);
         let end = program.kill(&mut child);
         disruption?;
-        match end? {
-            End::Killed => lives.kills += 1,
-            End::NotStarted => {}
-        }
+        lives.kills += u64::from(end? == End::Killed);
         if let Some(disruptions) = &mut disruptions {
             disruptions.node_is_dead().await;
         }
@@ -436,14 +422,19 @@ async fn lives(
         archived,
         met,
     } = lives;
+    let never_injected = never_injected(servers, disruptions.as_deref()).join(", ");
+    bail!(
+        "{LIVES_MAX} lives were not enough: {kills} kills, {archived} blocks archived and {met} reorgs met among faults; never injected: {never_injected}"
+    )
+}
+
+/// The faults and disruptions that must happen and never did.
+fn never_injected(servers: &Servers, disruptions: Option<&Disruptions<'_>>) -> Vec<String> {
     let mut never_injected = servers.never_injected();
     never_injected.extend(
         disruptions
             .into_iter()
-            .flat_map(|disruptions| disruptions.never_injected()),
+            .flat_map(Disruptions::never_injected),
     );
-    let never_injected = never_injected.join(", ");
-    bail!(
-        "{LIVES_MAX} lives were not enough: {kills} kills, {archived} blocks archived and {met} reorgs met among faults; never injected: {never_injected}"
-    )
+    never_injected
 }

@@ -166,17 +166,18 @@ pub(crate) enum Suffix {
 
 fn parse_catchup(text: &str) -> Result<(u32, u32), String> {
     let (to, count) = text.split_once('/').ok_or("say TO/COUNT, such as 100/10")?;
-    let number = |text: &str| {
-        text.parse()
-            .map_err(|_| format!("`{text}` is not a ledger"))
-    };
+    let to = parse_ledger(to)?;
     // Core takes `max` for all ledgers there are.
-    let count = if count == "max" {
-        Ok(u32::MAX)
-    } else {
-        number(count)
+    let count = match count {
+        "max" => u32::MAX,
+        count => parse_ledger(count)?,
     };
-    Ok((number(to)?, count?))
+    Ok((to, count))
+}
+
+fn parse_ledger(text: &str) -> Result<u32, String> {
+    let number = text.parse();
+    number.map_err(|_| format!("`{text}` is not a ledger"))
 }
 
 /// When the newest ledger closed.
@@ -189,22 +190,16 @@ pub(crate) enum NewestAt {
 }
 
 fn parse_time(text: &str) -> Result<NewestAt, String> {
-    match text {
-        "now" => Ok(NewestAt::Now),
-        text => text
-            .parse()
-            .map(NewestAt::Time)
-            .map_err(|_| format!("`{text}` is neither `now` nor seconds since 1970")),
+    if text == "now" {
+        return Ok(NewestAt::Now);
     }
+    let time = text.parse().map(NewestAt::Time);
+    time.map_err(|_| format!("`{text}` is neither `now` nor seconds since 1970"))
 }
 
 fn parse_ledgers(text: &str) -> Result<Range<u32>, String> {
     let (start, end) = text.split_once("..").ok_or("say A..B, such as 2..1000")?;
-    let number = |text: &str| {
-        text.parse()
-            .map_err(|_| format!("`{text}` is not a ledger"))
-    };
-    let ledgers = number(start)?..number(end)?;
+    let ledgers = parse_ledger(start)?..parse_ledger(end)?;
     if ledgers.is_empty() {
         return Err(format!("no ledgers are in {text}"));
     }

@@ -12,7 +12,7 @@ use super::servers::one_of;
 const TICK: Duration = Duration::from_millis(150);
 /// The most blocks that come at once.
 const BURST_BLOCKS: u64 = 3;
-/// A reorg comes after this many blocks whatever was drawn.
+/// A reorg comes after this many blocks at the latest.
 const REORG_AT_LEAST_EVERY: u64 = 15;
 /// After this many reorgs they replace all that may be replaced, until one did.
 const DEEPEST_AFTER: u64 = 5;

@@ -68,72 +68,61 @@ impl ArchiveUnderTest {
 
     /// Compares all that is archived with the chain; it must reach to `last`.
     pub(super) async fn compare(&self, node: &EvmNode, last: u64) -> Result<Comparison> {
+        let Settings {
+            scope, datasets, ..
+        } = &self.settings;
         let archive = self.open().await.context("open the archive")?;
-        compare(&archive, &self.settings, node, last).await
-    }
-}
-
-async fn compare(
-    archive: &Archive,
-    settings: &Settings,
-    node: &EvmNode,
-    last: u64,
-) -> Result<Comparison> {
-    let head = archive.health().head.context("nothing was archived")?;
-    ensure!(
-        head.number == last,
-        "archived to {}, not to {last}",
-        head.number
-    );
-    let range = BlockRange::new(0, last + 1);
-    let oracle = node.oracle(range);
-    let is_kept = |log: &Log| settings.scope.admits(log.emitter(), log.topic(0));
-    for theirs in oracle.blocks() {
-        let number = theirs.clock.number;
-        let ours = archive.block(number).await?;
-        ensure!(ours.clock == theirs.clock, "block {number} is another one");
-        ensure!(ours.txs == theirs.txs, "block {number}: other transactions");
-        let theirs_whole = node.block(number).context("the chain has the block")?;
-        check_payload(archive, settings.datasets, &theirs_whole).await?;
-        // What differs here is counted below, as a query finds it.
-        let kept: Vec<&Log> = theirs.logs.iter().filter(|log| is_kept(log)).collect();
-        if !ours.logs.iter().eq(kept.iter().copied()) {
-            let (ours, theirs) = (ours.logs.len(), kept.len());
-            eprintln!("block {number}: {ours} logs, not the {theirs} of the chain");
+        let head = archive
+            .health()
+            .head
+            .context("nothing was archived")?
+            .number;
+        ensure!(head == last, "archived to {head}, not to {last}");
+        let range = BlockRange::new(0, last + 1);
+        let oracle = node.oracle(range);
+        let is_kept = |log: &Log| scope.admits(log.emitter(), log.topic(0));
+        for theirs in oracle.blocks() {
+            let number = theirs.clock.number;
+            let ours = archive.block(number).await?;
+            ensure!(ours.clock == theirs.clock, "block {number} is another one");
+            ensure!(ours.txs == theirs.txs, "block {number}: other transactions");
+            let theirs_whole = node.block(number).context("the chain has the block")?;
+            check_payload(&archive, *datasets, &theirs_whole).await?;
+            // What differs here is counted below, as a query finds it.
+            let kept: Vec<&Log> = theirs.logs.iter().filter(|log| is_kept(log)).collect();
+            if !ours.logs.iter().eq(kept.iter().copied()) {
+                let (ours, theirs) = (ours.logs.len(), kept.len());
+                eprintln!("block {number}: {ours} logs, not the {theirs} of the chain");
+            }
         }
+        let logs = all_logs(&archive, range, scope).await?;
+        Ok(Comparison {
+            blocks: range.len(),
+            ..differences(&oracle, &logs, &is_kept)
+        })
     }
-    let logs = all_logs(archive, range, &settings.scope).await?;
-    let mut compared = differences(&oracle, &logs, &is_kept);
-    compared.blocks = range.len();
-    Ok(compared)
 }
 
 /// Compares header and transactions, where they are kept, with the bytes of the chain.
 async fn check_payload(archive: &Archive, kept: DatasetSet, theirs: &EvmBlock) -> Result<()> {
     let number = theirs.header.number;
     if kept.contains(Dataset::Headers) {
-        let header = archive.header(number).await?;
-        ensure!(
-            header == theirs.encoded_header(),
-            "block {number}: another header"
-        );
+        let is_equal = archive.header(number).await? == theirs.encoded_header();
+        ensure!(is_equal, "block {number}: another header");
     }
     if !kept.contains(Dataset::Transactions) {
         return Ok(());
     }
     let payload = archive.payload(number, Dataset::Transactions).await?;
     let bodies = payload.bodies.unwrap_or_default();
-    ensure!(
-        bodies.len() == theirs.txs.len(),
-        "block {number}: {} bodies",
-        bodies.len()
-    );
+    let count = bodies.len();
+    ensure!(count == theirs.txs.len(), "block {number}: {count} bodies");
     for (tx, body) in theirs.txs.iter().zip(&bodies) {
-        let hash = Body::parse(body)?.hash();
+        let (index, hash) = (tx.index, Body::parse(body)?.hash());
+        let is_equal = hash.is_some_and(|hash| hash.0 == tx.hash.0);
         ensure!(
-            hash.is_some_and(|hash| hash.0 == tx.hash.0),
-            "block {number}, transaction {}: another body",
-            tx.index
+            is_equal,
+            "block {number}, transaction {index}: another body"
         );
     }
     Ok(())

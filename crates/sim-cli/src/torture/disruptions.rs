@@ -11,7 +11,7 @@ use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::process::Program;
+use super::process::{End, Program};
 use super::rows::{Rows, Server};
 
 /// Something that is done to the processes or the database.
@@ -33,34 +33,27 @@ pub(super) enum Disruption {
 }
 
 impl Disruption {
-    const ALL: [Self; 7] = [
-        Self::Pause,
-        Self::LongPause,
-        Self::LostLeases,
-        Self::EndedSessions,
-        Self::DatabaseKill,
-        Self::SecondKill,
-        Self::WorkerKill,
+    /// All of them, with their names in reports.
+    const NAMED: [(Self, &'static str); 7] = [
+        (Self::Pause, "node_pause"),
+        (Self::LongPause, "node_pause_past_its_leases"),
+        (Self::LostLeases, "leases_run_out"),
+        (Self::EndedSessions, "database_sessions_ended"),
+        (Self::DatabaseKill, "database_kill"),
+        (Self::SecondKill, "second_node_kill"),
+        (Self::WorkerKill, "worker_kill"),
     ];
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Pause => "node_pause",
-            Self::LongPause => "node_pause_past_its_leases",
-            Self::LostLeases => "leases_run_out",
-            Self::EndedSessions => "database_sessions_ended",
-            Self::DatabaseKill => "database_kill",
-            Self::SecondKill => "second_node_kill",
-            Self::WorkerKill => "worker_kill",
-        }
+    /// Those that must happen. A database of the user is not killed.
+    fn expected(may_die: bool) -> impl Iterator<Item = (Self, &'static str)> {
+        let all = Self::NAMED.into_iter();
+        all.filter(move |(one, _)| may_die || *one != Self::DatabaseKill)
     }
 }
 
 /// The names of all that must happen.
 pub(super) fn names(may_die: bool) -> impl Iterator<Item = String> {
-    let all = Disruption::ALL.into_iter();
-    let all = all.filter(move |one| may_die || *one != Disruption::DatabaseKill);
-    all.map(|one| one.name().to_owned())
+    Disruption::expected(may_die).map(|(_, name)| name.to_owned())
 }
 
 /// How long is waited from disruption to disruption, and how long a pause is, in milliseconds.
@@ -95,17 +88,11 @@ impl Other {
 
     /// Kills it if it lived long enough to do something; whether it did.
     fn kill_after(&mut self, least: Duration) -> Result<bool> {
-        if self
-            .running
-            .as_ref()
-            .is_none_or(|(_, at)| at.elapsed() < least)
-        {
-            return Ok(false);
-        }
-        let Some((mut child, _)) = self.running.take() else {
+        let running = self.running.take_if(|(_, at)| at.elapsed() >= least);
+        let Some((mut child, _)) = running else {
             return Ok(false);
         };
-        Ok(self.program.kill(&mut child)? == super::process::End::Killed)
+        Ok(self.program.kill(&mut child)? == End::Killed)
     }
 }
 
@@ -146,7 +133,7 @@ impl<'a> Disruptions<'a> {
             running: None,
             ids: Vec::new(),
         };
-        let may_happen = |one: &Disruption| server.may_die() || *one != Disruption::DatabaseKill;
+        let expected = Disruption::expected(server.may_die());
         Self {
             server,
             rows,
@@ -154,11 +141,7 @@ impl<'a> Disruptions<'a> {
             second: other(second, "run"),
             worker: other(Program::worker_of(node), "work"),
             nodes: Vec::new(),
-            happened: Disruption::ALL
-                .into_iter()
-                .filter(may_happen)
-                .map(|one| (one, 0))
-                .collect(),
+            happened: expected.map(|(one, _)| (one, 0)).collect(),
             dropped: 0,
             of_second: 0,
         }
@@ -191,13 +174,10 @@ impl<'a> Disruptions<'a> {
         let least = self.happened.values().min().copied().unwrap_or(0);
         let any = self.random.random_range(0..3) == 0;
         let all = self.happened.iter();
-        let of: Vec<Disruption> = all
-            .filter(|(_, count)| any || **count == least)
-            .map(|(disruption, _)| *disruption)
-            .collect();
-        of.choose(&mut self.random)
-            .copied()
-            .unwrap_or(Disruption::Pause)
+        let of = all.filter(|(_, count)| any || **count == least);
+        let of: Vec<Disruption> = of.map(|(disruption, _)| *disruption).collect();
+        let next = of.choose(&mut self.random);
+        next.copied().unwrap_or(Disruption::Pause)
     }
 
     /// Makes it happen; false where there is no process for it.
@@ -266,9 +246,8 @@ impl<'a> Disruptions<'a> {
 
     /// What happened, by name.
     pub(super) fn happened(&self) -> impl Iterator<Item = (String, u64)> {
-        self.happened
-            .iter()
-            .map(|(disruption, count)| (disruption.name().to_owned(), *count))
+        let named = Disruption::NAMED.iter();
+        named.filter_map(|(one, name)| Some(((*name).to_owned(), *self.happened.get(one)?)))
     }
 
     /// What never happened, or came to nothing.

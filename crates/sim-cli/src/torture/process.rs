@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// How long the last run may take to catch up.
 const PATIENCE: Duration = Duration::from_secs(300);
 const LAST_LINES: usize = 8;
-/// What a start logs that could not use its sources: no fault of the program. While nothing is archived, nothing
-/// says which of two first blocks is the chain's, and the program must refuse to choose.
+/// What a start logs that could not use its sources: no fault of the program. While nothing is archived, the
+/// program cannot know which of two first blocks is the chain's, and must refuse to choose.
 const SOURCE_UNUSABLE: [&str; 3] = [
     "no endpoint can be used",
     "the portal cannot be used",
@@ -26,10 +26,9 @@ const NAME: &str = "chronolith";
 pub(super) fn executable(named: Option<&Path>) -> Result<PathBuf> {
     let path = match named {
         Some(path) => path.to_owned(),
-        None => {
-            let this = std::env::current_exe().context("find this program")?;
-            this.with_file_name(NAME)
-        }
+        None => std::env::current_exe()
+            .context("find this program")?
+            .with_file_name(NAME),
     };
     ensure!(
         path.is_file(),
@@ -41,6 +40,7 @@ pub(super) fn executable(named: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// The settings file, and where the program writes.
+#[derive(Clone)]
 pub(super) struct Program {
     executable: PathBuf,
     pub(super) config: PathBuf,
@@ -73,40 +73,43 @@ impl Program {
     /// A worker beside a node.
     pub(super) fn worker_of(node: &Self) -> Self {
         Self {
-            executable: node.executable.clone(),
-            config: node.config.clone(),
-            data_dir: node.data_dir.clone(),
             log: node.log.with_extension("worker.log"),
             needs_database: true,
+            ..node.clone()
         }
+    }
+
+    /// The archive of a chain.
+    pub(super) fn chain_dir(&self, chain_id: u64) -> PathBuf {
+        self.data_dir.join("chains").join(chain_id.to_string())
     }
 
     pub(super) fn start(&self, args: &[&str]) -> Result<Child> {
         // Only the last run's log is of interest.
         let log = std::fs::File::create(&self.log)?;
-        let mut command = Command::new(&self.executable);
-        command.args(args).arg("--config").arg(&self.config);
-        command
+        let started = Command::new(&self.executable)
+            .args(args)
+            .arg("--config")
+            .arg(&self.config)
             .env_remove("DATA_DIR")
             .env_remove("PG_URL")
             .env_remove("PG_READONLY_URL")
             .env("RUST_LOG", "info")
             .stdout(Stdio::null())
-            .stderr(log);
-        let started = command.spawn();
+            .stderr(log)
+            .spawn();
         started.with_context(|| format!("start {}", self.executable.display()))
     }
 
-    /// Kills it in the middle of whatever it does. That it had ended by itself is a failure.
+    /// Kills it in the middle of its work. That it had ended by itself is a failure.
     pub(super) fn kill(&self, child: &mut Child) -> Result<End> {
-        let ended = child.try_wait()?;
-        let Some(status) = ended else {
+        let Some(status) = child.try_wait()? else {
             child.kill()?;
             child.wait()?;
             return Ok(End::Killed);
         };
         let log = self.last_lines();
-        let unusable = SOURCE_UNUSABLE.iter().any(|args| log.contains(args));
+        let unusable = SOURCE_UNUSABLE.iter().any(|text| log.contains(text));
         if unusable || (self.needs_database && log.contains(NO_DATABASE)) {
             return Ok(End::NotStarted);
         }

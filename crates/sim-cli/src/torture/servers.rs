@@ -138,7 +138,8 @@ impl Way {
         let name = |fault: RpcFault| fault.name().to_owned();
         let failures = FAILURES.into_iter().chain(CALL_FAILURES);
         let others = failures.chain(OTHER_FAULTS.map(|(fault, _)| fault));
-        let byzantine = self.byzantine_faults().into_iter().chain(self.own());
+        let own = self.own().map(|(fault, _)| fault);
+        let byzantine = self.byzantine_faults().into_iter().chain(own);
         let mut all: Vec<String> = others.chain(byzantine).map(name).collect();
         if self == Self::Receipts {
             all.extend(FOREIGN_NODES.map(ToOwned::to_owned));
@@ -175,11 +176,11 @@ impl Way {
         BYZANTINE_FAULTS.into_iter().chain(more).collect()
     }
 
-    /// Faults that only this way can meet.
-    fn own(self) -> Option<RpcFault> {
+    /// The fault that only this way can meet, and its rate.
+    fn own(self) -> Option<(RpcFault, u32)> {
         match self {
-            Self::Receipts => Some(RpcFault::NullReceipts),
-            Self::Logs => Some(RpcFault::RangeError),
+            Self::Receipts => Some((RpcFault::NullReceipts, NULL_RECEIPTS_OFTEN)),
+            Self::Logs => Some((RpcFault::RangeError, RANGE_ERROR_OFTEN)),
             Self::Portal | Self::Joint | Self::Narrow => None,
         }
     }
@@ -295,7 +296,7 @@ impl Servers {
         }
     }
 
-    /// What is kept: a Portal tells neither whole headers nor whole transactions.
+    /// What is kept: a Portal has neither whole headers nor whole transactions.
     pub(super) fn datasets(&self) -> DatasetSet {
         let set = DatasetSet::CLOCK
             .with(Dataset::Logs)
@@ -333,63 +334,61 @@ impl Servers {
     pub(super) fn begin_life(&mut self, random: &mut StdRng, archived: u64) {
         self.lives += 1;
         for (_, _, faults) in &self.foreign_nodes {
-            // Without an archive nothing says which of two chains is right.
+            // Without an archive the program cannot know which of two chains is right.
             match archived {
                 0 => faults.always(RpcFault::Http500),
                 _ => faults.clear(),
             }
         }
-        if self.way == Way::Joint {
-            let portal = self.portal.iter();
-            portal.for_each(|(_, faults)| {
-                portal_byzantine_faults().for_each(|fault| faults.times(fault, 1))
-            });
-        } else if let Some((_, faults)) = &self.portal {
-            let mut never = portal_faults();
-            never.retain(|fault| faults.injected(*fault) == 0);
-            never.shuffle(random);
-            faults.clear();
-            portal_faults().into_iter().for_each(|fault| match fault {
-                // Waited for longer than a life lasts: once is enough.
-                PortalFault::Stall => {}
-                PortalFault::SkippedBlock
-                | PortalFault::RepeatedBlock
-                | PortalFault::WrongParent
-                | PortalFault::MissingLog
-                | PortalFault::Garbage
-                | PortalFault::LongLine => faults.set(fault, OF_LINES),
-                _ => faults.set(fault, self.of_answers / portal_faults().len() as u32),
-            });
-            let armed = never.into_iter().take(ARMED_IN_A_LIFE);
-            armed.for_each(|fault| faults.times(fault, 1));
-            return;
+        match (&self.portal, self.way) {
+            (Some((_, faults)), Way::Joint) => {
+                portal_byzantine_faults().for_each(|fault| faults.times(fault, 1));
+            }
+            (Some((_, faults)), _) => self.set_portal_faults(faults, random),
+            (None, _) => {}
         }
+        // A Portal alone has no nodes beside it.
         for (at, rpc) in self.rpc.iter().enumerate() {
             self.set_faults(at, rpc);
         }
     }
 
+    /// Sets the faults of a Portal alone in this life.
+    fn set_portal_faults(&self, faults: &PortalFaults, random: &mut StdRng) {
+        let all = portal_faults();
+        let mut never = all.clone();
+        never.retain(|fault| faults.injected(*fault) == 0);
+        never.shuffle(random);
+        faults.clear();
+        let of_answer = self.of_answers / all.len() as u32;
+        for fault in all {
+            match fault {
+                // Waited for longer than a life lasts: once is enough.
+                PortalFault::Stall => {}
+                _ if PortalFault::OF_LINES.contains(&fault) => faults.set(fault, OF_LINES),
+                _ => faults.set(fault, of_answer),
+            }
+        }
+        let armed = never.into_iter().take(ARMED_IN_A_LIFE);
+        armed.for_each(|fault| faults.times(fault, 1));
+    }
+
     /// Sets the faults of a node in this life.
     fn set_faults(&self, at: usize, Rpc { faults, rate, .. }: &Rpc) {
-        OTHER_FAULTS
-            .iter()
-            .for_each(|(fault, rate)| faults.set(*fault, *rate));
-        CALL_FAILURES
-            .iter()
-            .for_each(|fault| faults.set(*fault, *rate));
+        for (fault, rate) in OTHER_FAULTS {
+            faults.set(fault, rate);
+        }
+        for fault in CALL_FAILURES {
+            faults.set(fault, *rate);
+        }
         let in_front = self.lives % FAILURES.len();
         for (which, fault) in FAILURES.iter().enumerate() {
             let seldom = if which == in_front { 1 } else { IN_FRONT };
             faults.set(*fault, *rate / seldom);
         }
-        let own = match self.way {
-            Way::Logs => RANGE_ERROR_OFTEN,
-            _ => NULL_RECEIPTS_OFTEN,
-        };
-        self.way
-            .own()
-            .iter()
-            .for_each(|fault| faults.set(*fault, own));
+        if let Some((fault, rate)) = self.way.own() {
+            faults.set(fault, rate);
+        }
         if at >= BYZANTINE_NODES || self.way == Way::Joint {
             return;
         }
@@ -474,17 +473,11 @@ impl Servers {
         never_injected
     }
 
-    /// Whether all faults that must happen did.
-    pub(super) fn all_injected(&self) -> bool {
-        self.never_injected().is_empty()
-    }
-
     /// How often a limit of `eth_getLogs` was hit.
     fn bitten(&self) -> u64 {
         let stats = self.rpc.iter().map(|rpc| rpc.server.stats());
-        stats
-            .map(|stats| stats.refused_for_blocks + stats.refused_for_results)
-            .sum()
+        let refused = stats.map(|stats| stats.refused_for_blocks + stats.refused_for_results);
+        refused.sum()
     }
 
     /// Which limits there were, and how often each was hit.

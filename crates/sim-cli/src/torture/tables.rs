@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use chronolith_model::BlockRange;
+use chronolith_model::{BlockRange, Hash32};
 use chronolith_sim::evm::EvmNode;
 use chronolith_sim::evm::adfs::{AdfsEvent, AdfsWhat};
 
@@ -93,10 +93,8 @@ pub(super) async fn compare(
         compared.made_up += made_up.len() as u64;
     }
     for statement in ORDINARY {
-        let (ours, theirs) = (
-            ours.texts(statement).await?,
-            replayed.texts(statement).await?,
-        );
+        let ours = ours.texts(statement).await?;
+        let theirs = replayed.texts(statement).await?;
         let (missing, odd) = differences(&theirs, &ours);
         print_rows("only in the replay", &missing);
         print_rows("not in the replay", &odd);
@@ -127,11 +125,9 @@ fn differences(wanted: &[String], found: &[String]) -> (Vec<String>, Vec<String>
     }
     let pick = |sign: i64| {
         let picked = counts.iter().filter(move |(_, count)| **count * sign > 0);
-        picked
-            .flat_map(|(row, count)| {
-                std::iter::repeat_n((*row).to_owned(), count.unsigned_abs() as usize)
-            })
-            .collect()
+        let times = |count: &i64| count.unsigned_abs() as usize;
+        let rows = picked.map(|(row, count)| std::iter::repeat_n((*row).to_owned(), times(count)));
+        rows.flatten().collect()
     };
     (pick(1), pick(-1))
 }
@@ -150,25 +146,17 @@ impl Expected {
     fn of(node: &EvmNode, last: u64) -> Self {
         let mut all = Self::default();
         let everything = BlockRange::new(0, u64::MAX);
-        let status = |number: u64| {
-            if number <= last {
-                "confirmed"
-            } else {
-                "pending"
-            }
+        let status = |number: u64| match number <= last {
+            true => "confirmed",
+            false => "pending",
         };
         for fee in node.fees(everything) {
-            let place = place(
-                fee.block_number,
-                &fee.block_hash.0,
-                &fee.tx_hash.0,
-                fee.log_index,
-            );
+            let number = fee.block_number;
+            let place = place(number, (fee.block_hash, fee.tx_hash), fee.log_index);
             let (token, integrator) = (bytes(&fee.token), bytes(&fee.integrator));
-            let (one, two) = (fee.integrator_fee, fee.lifi_fee);
-            let status = status(fee.block_number);
-            all.fees
-                .push(format!("{place} {token} {integrator} {one} {two} {status}"));
+            let (one, two, status) = (fee.integrator_fee, fee.lifi_fee, status(number));
+            let row = format!("{place} {token} {integrator} {one} {two} {status}");
+            all.fees.push(row);
         }
         let mut latest = BTreeMap::new();
         for event in node.adfs(everything) {
@@ -176,7 +164,7 @@ impl Expected {
             all.add(&event, status(number));
             if let (AdfsWhat::Updated { feeds, .. }, true) = (&event.what, number <= last) {
                 for feed in feeds {
-                    // Whatever comes later is newer.
+                    // A later event is newer.
                     latest.insert(feed.feed_id, feed_text(&event, feed));
                 }
             }
@@ -191,18 +179,17 @@ impl Expected {
         match &event.what {
             AdfsWhat::Upgraded(to) => {
                 let number = event.place.block_number;
-                self.versions
-                    .push(format!("{number} {version} {}", bytes(to)));
+                let row = format!("{number} {version} {}", bytes(to));
+                self.versions.push(row);
             }
             AdfsWhat::Updated { feeds, rows, .. } => {
-                for feed in feeds {
-                    self.feeds
-                        .push(format!("{} {status}", feed_text(event, feed)));
-                }
+                let texts = feeds.iter().map(|feed| feed_text(event, feed));
+                self.feeds
+                    .extend(texts.map(|text| format!("{text} {status}")));
                 for row in rows {
                     let (index, data) = (bytes(&row.table_index.to_be_bytes()), bytes(&row.data()));
-                    self.ring
-                        .push(format!("{place} {version} {index} {data} {status}"));
+                    let row = format!("{place} {version} {index} {data} {status}");
+                    self.ring.push(row);
                 }
             }
         }
@@ -217,16 +204,11 @@ fn feed_text(event: &AdfsEvent, feed: &chronolith_sim::evm::adfs::encode::Value)
 
 fn place_of(event: &AdfsEvent) -> String {
     let at = &event.place;
-    place(
-        at.block_number,
-        &at.block_hash.0,
-        &at.tx_hash.0,
-        at.log_index,
-    )
+    place(at.block_number, (at.block_hash, at.tx_hash), at.log_index)
 }
 
-fn place(number: u64, block: &[u8; 32], tx: &[u8; 32], log_index: u32) -> String {
-    format!("{number} {} {} {log_index}", bytes(block), bytes(tx))
+fn place(number: u64, (block, tx): (Hash32, Hash32), log_index: u32) -> String {
+    format!("{number} {} {} {log_index}", bytes(&block.0), bytes(&tx.0))
 }
 
 /// As the database writes bytes.
