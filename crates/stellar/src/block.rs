@@ -1,12 +1,13 @@
 //! A proven ledger as a block of the archive.
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockMeta, Hash32, Log, LogParts, Payload, Tx};
+use chronolith_model::{Block, BlockMeta, Log, LogParts, Payload, Tx};
 
 use crate::events::{EventParts, EventPlace, Stage, split_topics};
 use crate::fault::Fault;
 use crate::parts::{inner_hash, is_successful};
 use crate::prove::Proven;
+use crate::reader::Span;
 use crate::skeleton;
 
 impl Proven {
@@ -14,7 +15,7 @@ impl Proven {
     /// event as a log; and the bytes of each transaction beside those of the rest.
     ///
     /// # Errors
-    /// `Malformed` or `Parts` where the events of a transaction cannot be told.
+    /// `Malformed` or `Parts` where the events of a transaction cannot be read.
     pub fn block(&self) -> Result<Block, Fault> {
         let ledger = &self.ledger;
         let clock = BlockMeta {
@@ -23,29 +24,25 @@ impl Proven {
             parent_hash: ledger.previous_hash(),
             timestamp: ledger.close_time(),
         };
-        let (txs, logs) = (self.txs(), self.logs()?);
         let (header, bodies) = skeleton::split(self);
-        let payload = Payload {
-            header: Some(header),
-            bodies: Some(bodies),
-            raw: None,
-        };
         Ok(Block {
             clock,
-            txs,
-            logs,
-            payload,
+            txs: self.txs(),
+            logs: self.logs()?,
+            payload: Payload {
+                header: Some(header),
+                bodies: Some(bodies),
+                raw: None,
+            },
         })
     }
 
     fn txs(&self) -> Vec<Tx> {
         let ledger = &self.ledger;
-        let own = ledger.txs.iter().zip(0..).map(|(tx, index)| Tx {
-            index,
-            hash: ledger.tx_hash(tx),
-        });
+        let own = ledger.tx_hashes().zip(0..);
+        let own = own.map(|(hash, index)| Tx { index, hash });
         let aliases = ledger.txs.iter().zip(0..).filter_map(|(tx, index)| {
-            let hash: Hash32 = inner_hash(tx.pair.of(&ledger.raw))?;
+            let hash = inner_hash(tx.pair.of(&ledger.raw))?;
             let index = index | Tx::ALIAS;
             Some(Tx { index, hash })
         });
@@ -63,27 +60,30 @@ impl Proven {
             logs.successful = is_successful(tx.pair.of(raw));
             logs.covered = call.covered;
             // A transaction's own events begin with their stage.
-            let event = |span: &crate::reader::Span| {
+            let event = |span: &Span| {
                 let event = span.of(meta).get(4..);
                 event.expect("the stage was read from these four bytes")
             };
-            let at = |stage: u32| found.transaction.iter().filter(move |own| own.0 == stage);
+            let at = |stage: u32| {
+                let own = found.transaction.iter().filter(move |own| own.0 == stage);
+                own.map(|(_, span)| event(span))
+            };
             if found.transaction.iter().any(|own| own.0 > 2) {
                 return Err(Fault::Parts("an event at an unknown stage"));
             }
-            for (_, span) in at(0) {
-                logs.push(event(span), Stage::BeforeAll)?;
+            for event in at(0) {
+                logs.push(event, Stage::BeforeAll)?;
             }
             for (events, operation) in found.operations.iter().zip(0..) {
                 for span in events {
                     logs.push(span.of(meta), Stage::Operation(operation))?;
                 }
             }
-            for (_, span) in at(1) {
-                logs.push(event(span), Stage::AfterTx)?;
+            for event in at(1) {
+                logs.push(event, Stage::AfterTx)?;
             }
-            for (_, span) in at(2) {
-                logs.push(event(span), Stage::AfterAll)?;
+            for event in at(2) {
+                logs.push(event, Stage::AfterAll)?;
             }
         }
         logs.finish()
@@ -105,15 +105,14 @@ struct Logs {
     last: Option<(u32, Stage, u32)>,
 }
 
-/// A log in the making: its numbers, and where its parts end.
+/// A log in the making: its numbers, and the lengths of its parts.
 struct Made {
     tx_index: u32,
     kind: u8,
     emitter_len: usize,
     topic_lens: Vec<usize>,
     data_len: usize,
-    start: usize,
-    end: usize,
+    len: usize,
 }
 
 impl Logs {
@@ -146,9 +145,9 @@ impl Logs {
         };
         let start = self.buffer.len();
         self.buffer.extend_from_slice(parts.contract);
-        topics
-            .iter()
-            .for_each(|topic| self.buffer.extend_from_slice(topic));
+        for topic in topics {
+            self.buffer.extend_from_slice(topic);
+        }
         self.buffer.extend_from_slice(parts.data);
         place.put(&mut self.buffer);
         self.made.push(Made {
@@ -157,16 +156,15 @@ impl Logs {
             emitter_len: parts.contract.len(),
             topic_lens: topics.iter().map(|topic| topic.len()).collect(),
             data_len: parts.data.len(),
-            start,
-            end: self.buffer.len(),
+            len: self.buffer.len() - start,
         });
         Ok(())
     }
 
     fn finish(self) -> Result<Vec<Log>, Fault> {
-        let buffer = Bytes::from(self.buffer);
+        let mut rest = Bytes::from(self.buffer);
         let log = |(made, log_index): (Made, u32)| {
-            let bytes = buffer.slice(made.start..made.end);
+            let bytes = rest.split_to(made.len);
             let emitter = [0; 32];
             let parts = LogParts {
                 tx_index: made.tx_index,

@@ -3,7 +3,7 @@
 //! The result of a successful `InvokeHostFunction` is the SHA-256 of `InvokeHostFunctionSuccessPreImage`: the
 //! return value and the events of the call. Results are under the result set's hash, so a changed, removed,
 //! added or reordered event of a contract call is found here. No hash covers the events of classic operations,
-//! of fees and of failed calls, nor diagnostic events: those are the source's word.
+//! of fees and of failed calls, nor diagnostic events: those are taken from the source unchecked.
 
 use chronolith_model::Hash32;
 use sha2::{Digest as _, Sha256};
@@ -103,11 +103,11 @@ fn successful_call(
         // The operation was run, what it is, and that it succeeded.
         let is_call =
             inside.u32()? == 0 && inside.u32()? == INVOKE_HOST_FUNCTION && inside.u32()? == 0;
-        if is_call
-            && found
-                .replace((operation, Hash32(inside.array()?)))
-                .is_some()
-        {
+        if !is_call {
+            continue;
+        }
+        let call = (operation, Hash32(inside.array()?));
+        if found.replace(call).is_some() {
             return Err(wrong(
                 "it has two contract calls, and no protocol allows that",
             ));

@@ -71,16 +71,15 @@ impl EventSpans {
     fn of_v3(&mut self, reader: &mut Reader<'_>) -> Result<(), Fault> {
         let (schema, types) = &*WIRE;
         schema.skip(types.extension, reader)?;
-        many(reader, |reader| schema.skip(types.change, reader))?;
-        many(reader, |reader| schema.skip(types.operation_meta, reader))?;
-        many(reader, |reader| schema.skip(types.change, reader))?;
+        schema.skip_many(types.change, reader)?;
+        schema.skip_many(types.operation_meta, reader)?;
+        schema.skip_many(types.change, reader)?;
         if reader.present()? {
             schema.skip(types.soroban_meta_ext, reader)?;
             // There is one operation where there is a contract.
-            let events = spans(reader, |reader| schema.skip(types.event, reader))?;
-            self.operations.push(events);
-            self.return_value = Some(reader.span(|reader| schema.skip(types.value, reader))?);
-            self.diagnostic = spans(reader, |reader| schema.skip(types.diagnostic, reader))?;
+            self.operations.push(schema.spans(types.event, reader)?);
+            self.return_value = Some(schema.span(types.value, reader)?);
+            self.diagnostic = schema.spans(types.diagnostic, reader)?;
         }
         reader.finish()
     }
@@ -88,18 +87,17 @@ impl EventSpans {
     fn of_v4(&mut self, reader: &mut Reader<'_>) -> Result<(), Fault> {
         let (schema, types) = &*WIRE;
         schema.skip(types.extension, reader)?;
-        many(reader, |reader| schema.skip(types.change, reader))?;
+        schema.skip_many(types.change, reader)?;
         for _ in 0..reader.count()? {
             schema.skip(types.extension, reader)?;
-            many(reader, |reader| schema.skip(types.change, reader))?;
-            let events = spans(reader, |reader| schema.skip(types.event, reader))?;
-            self.operations.push(events);
+            schema.skip_many(types.change, reader)?;
+            self.operations.push(schema.spans(types.event, reader)?);
         }
-        many(reader, |reader| schema.skip(types.change, reader))?;
+        schema.skip_many(types.change, reader)?;
         if reader.present()? {
             schema.skip(types.soroban_meta_ext, reader)?;
             if reader.present()? {
-                self.return_value = Some(reader.span(|reader| schema.skip(types.value, reader))?);
+                self.return_value = Some(schema.span(types.value, reader)?);
             }
         }
         for _ in 0..reader.count()? {
@@ -110,30 +108,9 @@ impl EventSpans {
             })?;
             self.transaction.push((stage, span));
         }
-        self.diagnostic = spans(reader, |reader| schema.skip(types.diagnostic, reader))?;
+        self.diagnostic = schema.spans(types.diagnostic, reader)?;
         reader.finish()
     }
-}
-
-fn many(
-    reader: &mut Reader<'_>,
-    mut pass: impl FnMut(&mut Reader<'_>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    for _ in 0..reader.count()? {
-        pass(reader)?;
-    }
-    Ok(())
-}
-
-fn spans(
-    reader: &mut Reader<'_>,
-    mut pass: impl FnMut(&mut Reader<'_>) -> Result<(), Fault>,
-) -> Result<Vec<Span>, Fault> {
-    let mut spans = Vec::new();
-    for _ in 0..reader.count()? {
-        spans.push(reader.span(&mut pass)?);
-    }
-    Ok(spans)
 }
 
 /// The parts of one event (XDR of a ContractEvent), borrowed.
@@ -161,10 +138,8 @@ impl<'a> EventParts<'a> {
             return Err(reader.fault("an unknown version of events"));
         }
         let value = |reader: &mut Reader<'a>| -> Result<&'a [u8], Fault> {
-            let rest = reader.rest();
-            let span = reader.span(|reader| schema.skip(types.value, reader))?;
-            let value = rest.get(..span.len());
-            Ok(value.expect("a span lies in the bytes that it was read from"))
+            let span = schema.span(types.value, reader)?;
+            Ok(span.of(event))
         };
         let count = reader.count()?;
         if count > EVENT_TOPICS_MAX {

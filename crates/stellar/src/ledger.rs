@@ -131,7 +131,7 @@ impl Ledger {
         };
         let results = self.txs.iter().map(|tx| tx.pair);
         let spans = [entry, self.set].into_iter().chain(results);
-        spans.map(|span| span.start as usize..span.end as usize)
+        spans.map(|span| span.range())
     }
 
     /// The hash of an applied transaction.
@@ -149,14 +149,10 @@ pub fn walk_batch(raw: &Bytes) -> Result<(u32, u32, Vec<Bytes>), Fault> {
     let (schema, types) = &*WIRE;
     let mut reader = Reader::new(raw)?;
     let (start, end) = (reader.u32()?, reader.u32()?);
-    let count = reader.count()?;
-    let mut ledgers = Vec::new();
-    for _ in 0..count {
-        let span = reader.span(|reader| schema.skip(types.batch_ledger, reader))?;
-        ledgers.push(raw.slice(span.start as usize..span.end as usize));
-    }
+    let spans = schema.spans(types.batch_ledger, &mut reader)?;
     reader.finish()?;
-    Ok((start, end, ledgers))
+    let ledgers = spans.iter().map(|span| raw.slice(span.range()));
+    Ok((start, end, ledgers.collect()))
 }
 
 struct Walk<'a, 'b> {
@@ -211,9 +207,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         let start = self.reader.at();
         let hash = Hash32(self.reader.array()?);
         let mut inside = self.reader.clone();
-        let content = self
-            .reader
-            .span(|reader| self.schema.skip(self.types.header, reader))?;
+        let content = self.schema.span(self.types.header, self.reader)?;
         self.schema.skip(self.types.header_entry_ext, self.reader)?;
         let protocol = inside.u32()?;
         let previous = Hash32(inside.array()?);
@@ -291,12 +285,8 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 
     fn envelopes(&mut self) -> Result<(), Fault> {
-        for _ in 0..self.reader.count()? {
-            let envelope = self
-                .reader
-                .span(|reader| self.schema.skip(self.types.envelope, reader))?;
-            self.envelopes.push(envelope);
-        }
+        let envelopes = self.schema.spans(self.types.envelope, self.reader)?;
+        self.envelopes.extend(envelopes);
         Ok(())
     }
 
@@ -310,22 +300,16 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 
     fn rest(&mut self, version: Version) -> Result<(), Fault> {
-        self.many(self.types.upgrade)?;
-        self.many(self.types.scp)?;
+        let (schema, types) = (self.schema, self.types);
+        schema.skip_many(types.upgrade, self.reader)?;
+        schema.skip_many(types.scp, self.reader)?;
         if version == Version::V0 {
             return Ok(());
         }
         self.reader.take(8)?;
-        self.many(self.types.key)?;
+        schema.skip_many(types.key, self.reader)?;
         if version == Version::V1 {
-            self.many(self.types.entry)?;
-        }
-        Ok(())
-    }
-
-    fn many(&mut self, shape: crate::schema::Shape) -> Result<(), Fault> {
-        for _ in 0..self.reader.count()? {
-            self.schema.skip(shape, self.reader)?;
+            schema.skip_many(types.entry, self.reader)?;
         }
         Ok(())
     }
@@ -334,12 +318,6 @@ impl<'a, 'b> Walk<'a, 'b> {
 /// Passes over what was recorded of one transaction.
 pub(crate) fn tx_spans(reader: &mut Reader<'_>, version: Version) -> Result<TxSpans, Fault> {
     let (schema, types) = &*WIRE;
-    let changes = |reader: &mut Reader<'_>| {
-        for _ in 0..reader.count()? {
-            schema.skip(types.change, reader)?;
-        }
-        Ok(())
-    };
     let start = reader.at();
     if version == Version::V2 {
         schema.skip(types.extension, reader)?;
@@ -348,10 +326,10 @@ pub(crate) fn tx_spans(reader: &mut Reader<'_>, version: Version) -> Result<TxSp
         reader.take(32)?;
         schema.skip(types.result, reader)
     })?;
-    changes(reader)?;
-    let meta = reader.span(|reader| schema.skip(types.meta, reader))?;
+    schema.skip_many(types.change, reader)?;
+    let meta = schema.span(types.meta, reader)?;
     if version == Version::V2 {
-        changes(reader)?;
+        schema.skip_many(types.change, reader)?;
     }
     let end = reader.at();
     let processing = Span { start, end };

@@ -53,10 +53,10 @@ impl TxParts {
         };
         let content = body.slice(1..);
         let mut reader = Reader::new(&content)?;
-        let envelope = reader.span(|reader| schema.skip(types.envelope, reader))?;
+        let envelope = schema.span(types.envelope, &mut reader)?;
         let spans = tx_spans(&mut reader, version)?;
         reader.finish()?;
-        let slice = |span: Span| content.slice(span.start as usize..span.end as usize);
+        let slice = |span: Span| content.slice(span.range());
         let pair = slice(spans.pair);
         let hash = pair.first_chunk::<32>().copied();
         let hash = hash.expect("a result begins with a hash, by the schema it was read with");
@@ -79,19 +79,15 @@ impl TxParts {
     /// `Malformed` where its meta is of an unknown version.
     pub fn events(&self) -> Result<TxEvents, Fault> {
         let found = EventSpans::find(&self.meta)?;
-        let slice = |span: &Span| self.meta.slice(span.start as usize..span.end as usize);
-        let operations = found.operations.iter();
+        let slice = |span: &Span| self.meta.slice(span.range());
+        let slices = |spans: &Vec<Span>| spans.iter().map(slice).collect();
         Ok(TxEvents {
             transaction: found.transaction.iter().map(|own| slice(&own.1)).collect(),
-            operations: operations
-                .map(|events| events.iter().map(slice).collect())
-                .collect(),
-            diagnostic: found.diagnostic.iter().map(slice).collect(),
+            operations: found.operations.iter().map(slices).collect(),
+            diagnostic: slices(&found.diagnostic),
         })
     }
-}
 
-impl TxParts {
     /// Whether it is a Soroban transaction whose meta is V3: it has one operation, also where the meta says
     /// nothing of it.
     #[must_use]
@@ -118,9 +114,7 @@ fn is_soroban(envelope: &[u8]) -> Result<bool, Fault> {
     reader.take(4 + 8)?;
     schema.skip(types.preconditions, &mut reader)?;
     schema.skip(types.memo, &mut reader)?;
-    for _ in 0..reader.count()? {
-        schema.skip(types.operation, &mut reader)?;
-    }
+    schema.skip_many(types.operation, &mut reader)?;
     Ok(reader.u32()? == 1)
 }
 

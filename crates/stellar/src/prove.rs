@@ -7,7 +7,8 @@ use crate::calls::{self, TxCall};
 use crate::fault::Fault;
 use crate::ledger::{Ledger, Version};
 use crate::network::Network;
-use crate::reader::Span;
+use crate::reader::{Reader, Span};
+use crate::schema::WIRE;
 
 /// A ledger whose hashes all fit, with its envelopes paired with their results. That it follows the
 /// ledger before is left to the caller, which has both.
@@ -52,19 +53,14 @@ impl Proven {
 pub fn prove(ledger: Ledger, network: &Network) -> Result<Proven, Fault> {
     let header = &ledger.header;
     let sequence = header.sequence;
-    let check = |is: bool, what: &'static str| {
-        if is {
-            Ok(())
-        } else {
-            Err(Fault::Hash { sequence, what })
-        }
+    let check = |found: Hash32, expected: Hash32, what: &'static str| {
+        let fault = Fault::Hash { sequence, what };
+        (found == expected).then_some(()).ok_or(fault)
     };
-    check(
-        sha256(header.content.of(&ledger.raw)) == header.hash,
-        "header",
-    )?;
-    check(set_hash(&ledger) == header.set_hash, "transaction set")?;
-    check(result_hash(&ledger) == header.result_hash, "result set")?;
+    let header_hash = sha256(header.content.of(&ledger.raw));
+    check(header_hash, header.hash, "header")?;
+    check(set_hash(&ledger), header.set_hash, "transaction set")?;
+    check(result_hash(&ledger), header.result_hash, "result set")?;
     let envelope_of = pair(&ledger, network)?;
     let calls = calls::check(&ledger)?;
     Ok(Proven {
@@ -88,9 +84,8 @@ fn set_hash(ledger: &Ledger) -> Hash32 {
         return sha256(ledger.set.of(raw));
     }
     // A plain set is hashed with its envelopes in the order of their own hashes.
-    let mut envelopes: Vec<(Hash32, Span)> = ledger
-        .envelopes
-        .iter()
+    let envelopes = ledger.envelopes.iter();
+    let mut envelopes: Vec<(Hash32, Span)> = envelopes
         .map(|span| (sha256(span.of(raw)), *span))
         .collect();
     envelopes.sort_unstable_by_key(|(hash, _)| *hash);
@@ -113,7 +108,7 @@ fn result_hash(ledger: &Ledger) -> Hash32 {
 }
 
 /// The envelope of each applied transaction. Both lists hold the same transactions in different orders;
-/// only the hash of an envelope tells whose it is.
+/// only the hash of an envelope identifies its transaction.
 fn pair(ledger: &Ledger, network: &Network) -> Result<Vec<u32>, Fault> {
     let sequence = ledger.header.sequence;
     let (envelopes, results) = (ledger.envelopes.len(), ledger.txs.len());
@@ -156,7 +151,7 @@ fn pair(ledger: &Ledger, network: &Network) -> Result<Vec<u32>, Fault> {
 }
 
 /// The hash of a transaction: of the network, the sort of envelope, and what was signed.
-pub(crate) fn envelope_hash(envelope: &[u8], network: &Network) -> Option<Hash32> {
+fn envelope_hash(envelope: &[u8], network: &Network) -> Option<Hash32> {
     let (sort, content) = envelope.split_first_chunk::<4>()?;
     let signed = content.get(..signed_len(*sort, content)?)?;
     let mut hash = Sha256::new();
@@ -173,8 +168,8 @@ pub(crate) fn envelope_hash(envelope: &[u8], network: &Network) -> Option<Hash32
 
 /// How many bytes of an envelope are signed: all but the signatures at its end.
 fn signed_len(sort: [u8; 4], content: &[u8]) -> Option<usize> {
-    let (schema, types) = &*crate::schema::WIRE;
-    let mut reader = crate::reader::Reader::new(content).ok()?;
+    let (schema, types) = &*WIRE;
+    let mut reader = Reader::new(content).ok()?;
     let shape = match u32::from_be_bytes(sort) {
         0 => types.transaction_v0,
         2 => types.transaction,

@@ -1,4 +1,6 @@
-//! Reading numbers off a slice, and the slices between them.
+//! Reading numbers from a slice, and the slices between them.
+
+use std::ops::Range;
 
 use crate::fault::Fault;
 
@@ -12,12 +14,12 @@ pub(crate) struct Span {
 impl Span {
     /// What lies there, in the bytes that it was read from.
     pub(crate) fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        let place = bytes.get(self.start as usize..self.end as usize);
+        let place = bytes.get(self.range());
         place.expect("a span lies in the bytes that it was read from")
     }
 
-    pub(crate) fn len(&self) -> usize {
-        (self.end - self.start) as usize
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
     }
 }
 
@@ -53,25 +55,16 @@ impl<'a> Reader<'a> {
         (self.len - self.rest.len()) as u32
     }
 
-    pub(crate) fn rest(&self) -> &'a [u8] {
-        self.rest
-    }
-
     #[inline]
     pub(crate) fn u32(&mut self) -> Result<u32, Fault> {
-        match self.rest.split_first_chunk::<4>() {
-            Some((word, rest)) => {
-                self.rest = rest;
-                Ok(u32::from_be_bytes(*word))
-            }
-            None => Err(self.fault("cut off")),
-        }
+        self.array().map(u32::from_be_bytes)
     }
 
     pub(crate) fn u64(&mut self) -> Result<u64, Fault> {
         self.array().map(u64::from_be_bytes)
     }
 
+    #[inline]
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
         match self.rest.split_first_chunk::<N>() {
             Some((bytes, rest)) => {

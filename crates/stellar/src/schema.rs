@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::fault::Fault;
-use crate::reader::Reader;
+use crate::reader::{Reader, Span};
 
 const TEXT: &str = include_str!("schema.txt");
 
@@ -139,6 +139,28 @@ impl Schema {
 
     pub(crate) fn skip(&self, shape: Shape, reader: &mut Reader<'_>) -> Result<(), Fault> {
         self.pass(shape, reader, DEPTH_MAX)
+    }
+
+    /// A count, and that many values.
+    pub(crate) fn skip_many(&self, shape: Shape, reader: &mut Reader<'_>) -> Result<(), Fault> {
+        for _ in 0..reader.count()? {
+            self.skip(shape, reader)?;
+        }
+        Ok(())
+    }
+
+    /// Where a value lies.
+    pub(crate) fn span(&self, shape: Shape, reader: &mut Reader<'_>) -> Result<Span, Fault> {
+        reader.span(|reader| self.skip(shape, reader))
+    }
+
+    /// A count, and where each of that many values lies.
+    pub(crate) fn spans(&self, shape: Shape, reader: &mut Reader<'_>) -> Result<Vec<Span>, Fault> {
+        let mut spans = Vec::new();
+        for _ in 0..reader.count()? {
+            spans.push(self.span(shape, reader)?);
+        }
+        Ok(spans)
     }
 
     fn pass(&self, mut shape: Shape, reader: &mut Reader<'_>, depth: u32) -> Result<(), Fault> {

@@ -82,7 +82,7 @@ fn skeleton(proven: &Proven, form: u8) -> Vec<u8> {
     // The header lies before the set, so nothing was taken out before it.
     let header = ledger.header.entry;
     put_varint(header.start.into(), &mut out);
-    put_varint(header.len() as u64, &mut out);
+    put_varint((header.end - header.start).into(), &mut out);
     put_order(&proven.envelope_of, &mut out);
     out.extend_from_slice(&rest);
     out
@@ -165,16 +165,14 @@ impl<'a> Skeleton<'a> {
         let (&form, mut rest) = bytes.split_first()?;
         let number = |rest: &mut &[u8]| usize::try_from(take_varint(rest)?).ok();
         let count = number(&mut rest)?;
-        let runs = number(&mut rest)?;
         // Each takes at least two bytes here.
-        let runs = (runs <= rest.len()).then_some(runs)?;
+        let runs = number(&mut rest).filter(|&runs| runs <= rest.len())?;
         let runs = (0..runs).map(|_| Some((number(&mut rest)?, number(&mut rest)?)));
         let runs = runs.collect::<Option<Vec<_>>>()?;
         let before_processing = number(&mut rest)?;
         let header = (number(&mut rest)?, number(&mut rest)?);
-        let in_runs = runs
-            .iter()
-            .try_fold(0_usize, |sum, run| sum.checked_add(run.1))?;
+        let mut envelopes = runs.iter().map(|run| run.1);
+        let in_runs = envelopes.try_fold(0_usize, usize::checked_add)?;
         // One envelope takes no bits here, so the count is bounded by what follows only with two.
         let bounded = in_runs == count && (count <= 1 || count / 8 <= rest.len());
         let order = take_order(&mut rest, bounded.then_some(count)?)?;
