@@ -84,15 +84,10 @@ pub fn check(metadata: &Value) -> Vec<Finding> {
             findings.push(Finding::whole(name, what));
             continue;
         };
-        let folder = format!("crates/{short}/Cargo.toml");
-        if !text(package, "manifest_path")
-            .replace('\\', "/")
-            .ends_with(&folder)
-        {
-            findings.push(Finding::whole(
-                name,
-                format!("does not live in crates/{short}"),
-            ));
+        let manifest = text(package, "manifest_path").replace('\\', "/");
+        if !manifest.ends_with(&format!("crates/{short}/Cargo.toml")) {
+            let what = format!("does not live in crates/{short}");
+            findings.push(Finding::whole(name, what));
         }
         let Some((_, allowed)) = ALLOWED.iter().find(|(crate_name, _)| *crate_name == short) else {
             let what = "is not in the table of crates (crates/tidy/src/edges.rs)".to_owned();
@@ -132,10 +127,8 @@ pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 /// A field's list, empty where there is none.
 #[must_use]
 pub fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value
-        .get(field)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    let list = value.get(field).and_then(Value::as_array);
+    list.map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@ use crate::{Finding, TextFile};
 #[must_use]
 pub fn check(file: &TextFile) -> Option<Finding> {
     let first = file.text.lines().next().unwrap_or_default();
-    let says = first
-        .strip_prefix("//!")
-        .is_some_and(|rest| rest.trim().len() > 3);
-    (!says).then(|| {
+    let description = first.strip_prefix("//!");
+    let describes = description.is_some_and(|text| text.trim().len() > 3);
+    (!describes).then(|| {
         let what = "begin with `//!`: what the file is, what it guarantees, what it does not do";
         Finding::line(&file.path, 1, what.to_owned())
     })

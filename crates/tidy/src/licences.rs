@@ -4,6 +4,9 @@
 //! install, so CI does not have it. This check reads the same lists of `deny.toml` and keeps a licence or a
 //! package that is not allowed from landing there.
 
+use std::iter::Peekable;
+use std::str::SplitWhitespace;
+
 use serde_json::Value;
 use toml::Table;
 
@@ -26,23 +29,17 @@ impl Policy {
     /// Text that is not TOML or has no allow list.
     pub fn parse(deny: &str) -> anyhow::Result<Self> {
         let table: Table = deny.parse()?;
-        let array = |section: &str, key: &str| {
-            let found = table.get(section).and_then(|section| section.get(key));
-            found
-                .and_then(toml::Value::as_array)
-                .cloned()
-                .unwrap_or_default()
-        };
         let name = |value: &toml::Value| {
-            let inner = value
-                .get("crate")
-                .or_else(|| value.get("name"))
-                .unwrap_or(value);
-            inner.as_str().map(str::to_owned)
+            let inner = value.get("crate").or_else(|| value.get("name"));
+            inner.unwrap_or(value).as_str().map(str::to_owned)
         };
-        let allowed: Vec<_> = array("licenses", "allow").iter().filter_map(name).collect();
+        let names = |section: &str, key: &str| -> Vec<String> {
+            let found = table.get(section).and_then(|section| section.get(key));
+            let values = found.and_then(toml::Value::as_array);
+            values.into_iter().flatten().filter_map(name).collect()
+        };
+        let (allowed, banned) = (names("licenses", "allow"), names("bans", "deny"));
         anyhow::ensure!(!allowed.is_empty(), "deny.toml allows no licence");
-        let banned = array("bans", "deny").iter().filter_map(name).collect();
         Ok(Self { allowed, banned })
     }
 
@@ -54,59 +51,45 @@ impl Policy {
             .replace('/', " OR ")
             .replace('(', " ( ")
             .replace(')', " ) ");
-        let tokens: Vec<&str> = spaced.split_whitespace().collect();
-        let mut rest = tokens.as_slice();
-        let met = self.any(&mut rest);
-        met == Some(true) && rest.is_empty()
+        let mut tokens = spaced.split_whitespace().peekable();
+        self.any(&mut tokens) == Some(true) && tokens.next().is_none()
     }
 
-    fn any(&self, rest: &mut &[&str]) -> Option<bool> {
-        let mut met = self.all(rest)?;
-        while let Some(("OR", after)) = split(rest) {
-            *rest = after;
-            met |= self.all(rest)?;
+    fn any(&self, tokens: &mut Tokens<'_>) -> Option<bool> {
+        let mut met = self.all(tokens)?;
+        while tokens.next_if_eq(&"OR").is_some() {
+            met |= self.all(tokens)?;
         }
         Some(met)
     }
 
-    fn all(&self, rest: &mut &[&str]) -> Option<bool> {
-        let mut met = self.one(rest)?;
-        while let Some(("AND", after)) = split(rest) {
-            *rest = after;
-            met &= self.one(rest)?;
+    fn all(&self, tokens: &mut Tokens<'_>) -> Option<bool> {
+        let mut met = self.one(tokens)?;
+        while tokens.next_if_eq(&"AND").is_some() {
+            met &= self.one(tokens)?;
         }
         Some(met)
     }
 
-    fn one(&self, rest: &mut &[&str]) -> Option<bool> {
-        let (first, after) = split(rest)?;
-        *rest = after;
-        if first == "(" {
-            let met = self.any(rest)?;
-            let (close, after) = split(rest)?;
-            *rest = after;
-            return (close == ")").then_some(met);
+    fn one(&self, tokens: &mut Tokens<'_>) -> Option<bool> {
+        let mut licence = tokens.next()?.to_owned();
+        if licence == "(" {
+            let met = self.any(tokens)?;
+            return (tokens.next()? == ")").then_some(met);
         }
-        let mut licence = first.to_owned();
-        if let Some(("WITH", after)) = split(rest) {
-            let (exception, after) = split(after)?;
-            licence = format!("{first} WITH {exception}");
-            *rest = after;
+        if tokens.next_if_eq(&"WITH").is_some() {
+            licence = format!("{licence} WITH {}", tokens.next()?);
         }
         Some(self.allowed.contains(&licence))
     }
 }
 
-fn split<'a, 'b>(rest: &'b [&'a str]) -> Option<(&'a str, &'b [&'a str])> {
-    rest.split_first().map(|(first, after)| (*first, after))
-}
+type Tokens<'a> = Peekable<SplitWhitespace<'a>>;
 
 /// Refuses packages that are banned or under no allowed licence.
 #[must_use]
 pub fn check(metadata: &Value, policy: &Policy) -> Vec<Finding> {
-    let ours: Vec<&str> = members(metadata)
-        .map(|package| text(package, "id"))
-        .collect();
+    let ours: Vec<&str> = members(metadata).map(|ours| text(ours, "id")).collect();
     let mut findings = Vec::new();
     for package in list(metadata, "packages") {
         let (name, licence) = (text(package, "name"), text(package, "license"));

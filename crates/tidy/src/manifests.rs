@@ -21,24 +21,19 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
         Err(error) => return vec![found(format!("does not parse: {error}"))],
     };
     let package = manifest.get("package").and_then(Value::as_table);
-    let own_name = package
-        .and_then(|table| table.get("name"))
-        .and_then(Value::as_str);
-    let mut findings = dependencies_of(&manifest)
-        .into_iter()
-        .filter(|(name, value)| !inherits(value) && !is_itself(name, value, own_name))
-        .map(|(name, _)| {
-            found(format!(
+    let field = |name: &str| package.and_then(|table| table.get(name));
+    let own_name = field("name").and_then(Value::as_str);
+    let mut findings = Vec::new();
+    for (name, value) in dependencies_of(&manifest) {
+        if !inherits(value) && !is_itself(name, value, own_name) {
+            findings.push(found(format!(
                 "{name}: name it in [workspace.dependencies] and write `workspace = true`"
-            ))
-        })
-        .collect::<Vec<_>>();
-    for field in SHARED_FIELDS {
-        if !package
-            .and_then(|table| table.get(*field))
-            .is_some_and(inherits)
-        {
-            findings.push(found(format!("write `{field}.workspace = true`")));
+            )));
+        }
+    }
+    for name in SHARED_FIELDS {
+        if !field(name).is_some_and(inherits) {
+            findings.push(found(format!("write `{name}.workspace = true`")));
         }
     }
     if !manifest.get("lints").is_some_and(inherits) {

@@ -1,7 +1,7 @@
 //! Every path that a document names exists.
 //!
-//! Looked at are markdown links, and backticks that look like a path. Figures in code fences,
-//! patterns with a star or a placeholder, and whatever stands beside the repository are not.
+//! It reads markdown links, and backticks that look like a path. It skips figures in code fences,
+//! patterns with a star or a placeholder, and paths beside the repository.
 
 use std::path::Path;
 
@@ -20,11 +20,9 @@ pub fn check(file: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut fenced = false;
     for (at, line) in file.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-            continue;
-        }
-        if fenced {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        if fenced || is_fence {
             continue;
         }
         let quoted =
@@ -38,11 +36,8 @@ pub fn check(file: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
                 _ => is_link || !exists(path.trim_end_matches('/')),
             };
             if dead {
-                findings.push(Finding::line(
-                    &file.path,
-                    at,
-                    format!("`{path}` does not exist"),
-                ));
+                let what = format!("`{path}` does not exist");
+                findings.push(Finding::line(&file.path, at, what));
             }
         }
     }
@@ -57,10 +52,8 @@ fn quoted_path(word: &str) -> Option<&str> {
     if is_pattern || path.starts_with("../shared") || path.contains("://") {
         return None;
     }
-    let looks = TOP_FOLDERS.iter().any(|top| path.starts_with(top))
-        || ENDINGS
-            .iter()
-            .any(|ending| path.len() > ending.len() && path.ends_with(ending));
+    let is_file = |ending: &&str| path.len() > ending.len() && path.ends_with(*ending);
+    let looks = TOP_FOLDERS.iter().any(|top| path.starts_with(top)) || ENDINGS.iter().any(is_file);
     looks.then_some(path)
 }
 

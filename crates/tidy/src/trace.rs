@@ -42,10 +42,11 @@ const COLUMNS: usize = 6;
 pub fn rows(file: &TextFile) -> (Vec<Row>, Vec<Finding>) {
     let (mut rows, mut findings) = (Vec::new(), Vec::new());
     for (line, text) in file.lines() {
+        let mut found = |what: String| findings.push(Finding::line(&file.path, line, what));
         let Some(cells) = cells(text) else { continue };
         let [item, asked, place, tests, status, deviation] = cells.as_slice() else {
-            let what = format!("a row has {COLUMNS} columns, this one {}", cells.len());
-            findings.push(Finding::line(&file.path, line, what));
+            let count = cells.len();
+            found(format!("a row has {COLUMNS} columns, this one {count}"));
             continue;
         };
         let status = match *status {
@@ -53,17 +54,12 @@ pub fn rows(file: &TextFile) -> (Vec<Row>, Vec<Finding>) {
             "done" => Status::Done,
             "outside" => Status::Outside,
             other => {
-                let what = format!("status `{other}` is none of open, done, outside");
-                findings.push(Finding::line(&file.path, line, what));
+                found(format!("status `{other}` is none of open, done, outside"));
                 continue;
             }
         };
         if asked.is_empty() {
-            findings.push(Finding::line(
-                &file.path,
-                line,
-                "says not what is asked".to_owned(),
-            ));
+            found("says not what is asked".to_owned());
         }
         rows.push(Row {
             item: (*item).to_owned(),
@@ -88,10 +84,9 @@ fn cells(line: &str) -> Option<Vec<&str>> {
 /// Section and item of an id such as `7.1-3` or `7.1-text`.
 fn split_item(id: &str) -> Option<(&str, &str)> {
     let (section, item) = id.split_once('-')?;
+    let mut characters = section.chars();
     let is_section = section.starts_with(|c: char| c.is_ascii_digit())
-        && section
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '.');
+        && characters.all(|c| c.is_ascii_alphanumeric() || c == '.');
     let is_number = !item.is_empty() && item.chars().all(|c| c.is_ascii_digit());
     (is_section && (is_number || item == "text")).then_some((section, item))
 }
@@ -106,9 +101,8 @@ pub fn listed_items(file: &TextFile) -> BTreeSet<String> {
         let (section, count) = word.split_once('=')?;
         Some((section, count.parse::<usize>().ok()?))
     });
-    counted
-        .flat_map(|(section, count)| (1..=count).map(move |item| format!("{section}-{item}")))
-        .collect()
+    let items = |(section, count)| (1..=count).map(move |item| format!("{section}-{item}"));
+    counted.flat_map(items).collect()
 }
 
 /// The numbered lines of a requirement, as ids. Sections are its numbered headings; a list that
@@ -201,15 +195,12 @@ fn test_exists(test: &str, load: &dyn Fn(&str) -> Option<String>) -> bool {
     let Some((place, name)) = test.rsplit_once("::") else {
         return !test.ends_with(".rs") && load(test).is_some();
     };
-    let files = if place.ends_with(".rs") {
-        vec![place.to_owned()]
-    } else {
-        candidates(place)
+    let files = match place.ends_with(".rs") {
+        true => vec![place.to_owned()],
+        false => candidates(place),
     };
-    files
-        .iter()
-        .filter_map(|file| load(file))
-        .any(|text| has_function(&text, name))
+    let mut texts = files.iter().filter_map(|file| load(file));
+    texts.any(|text| has_function(&text, name))
 }
 
 fn candidates(place: &str) -> Vec<String> {

@@ -35,17 +35,13 @@ impl TextFile {
     /// Whether its name ends with a dot and this.
     #[must_use]
     pub fn has_extension(&self, extension: &str) -> bool {
-        Path::new(&self.path)
-            .extension()
-            .is_some_and(|found| found == extension)
+        let found = Path::new(&self.path).extension();
+        found.is_some_and(|found| found == extension)
     }
 
     /// Its lines with their numbers, from one.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(at, line)| (at + 1, line))
+        (1..).zip(self.text.lines())
     }
 }
 
@@ -71,10 +67,7 @@ impl Finding {
     /// A finding about one line.
     #[must_use]
     pub fn line(path: &str, line: usize, what: String) -> Self {
-        Self {
-            place: format!("{path}:{line}"),
-            what,
-        }
+        Self::whole(&format!("{path}:{line}"), what)
     }
 }
 
@@ -87,11 +80,8 @@ impl fmt::Display for Finding {
 /// All findings, one a line.
 #[must_use]
 pub fn report(findings: &[Finding]) -> String {
-    findings
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    lines.join("\n")
 }
 
 /// The repository.
@@ -151,7 +141,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<TextFile>) -> Result<()> 
                 collect(root, &path, files)?;
             }
         } else if kind.is_file() && entry.metadata()?.len() <= TEXT_BYTES_MAX {
-            // Bytes that are not text are nobody's prose and nobody's code.
+            // Bytes that are not text are neither prose nor code.
             if let Ok(text) = String::from_utf8(fs::read(&path)?) {
                 let relative = path.strip_prefix(root).context("path outside the root")?;
                 let path = relative.to_string_lossy().replace('\\', "/");

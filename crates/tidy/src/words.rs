@@ -50,10 +50,8 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
                 "`{mark}`: finish it, or name the issue as `(#12)` where that is allowed"
             ));
         }
-        for (code, why) in FORBIDDEN_CODE
-            .iter()
-            .filter(|(code, _)| is_rust && line.contains(code))
-        {
+        let is_forbidden = |(code, _): &&(&str, &str)| is_rust && line.contains(code);
+        for (code, why) in FORBIDDEN_CODE.iter().filter(is_forbidden) {
             found(format!("`{code}`: {why}"));
         }
     }
