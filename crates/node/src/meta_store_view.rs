@@ -216,6 +216,10 @@ mod tests {
             r#"range:0:transition:txhash_status = "in_progress""#,
         ];
         assert_eq!(all[all.len() - 4..], expected);
+        // Nothing is in its last form yet.
+        for key in ["completed_at", "immutable_path", "recsplit_path"] {
+            assert!(!all.iter().any(|one| one.contains(key)), "{all:#?}");
+        }
     }
 
     #[test]

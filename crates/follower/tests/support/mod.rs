@@ -8,6 +8,9 @@
     reason = "each test file uses its own part, and a test may panic"
 )]
 
+pub mod ranges;
+pub mod start;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
