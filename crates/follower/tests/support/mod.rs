@@ -10,6 +10,7 @@
 
 pub mod ranges;
 pub mod start;
+pub mod stellar;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -185,3 +185,41 @@ pub(crate) async fn retry_range(settings: &Settings, args: &RetryRange) -> Resul
         _ => print_result(&args.wanted, &answer, &line),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chronolith_archive::{Geometry, LedgerPhase, TxHashPhase};
+
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_phases_of_a_transition() {
+        const GEOMETRY: Geometry = Geometry { first: 2, size: 40 };
+        for (ledger, txhash, expected) in [
+            (
+                LedgerPhase::Merging,
+                TxHashPhase::Compacting,
+                ["WRITING_LFS", "COMPACTING"],
+            ),
+            (
+                LedgerPhase::Merging,
+                TxHashPhase::VerifyingIndex,
+                ["WRITING_LFS", "VERIFYING_RECSPLIT"],
+            ),
+            (
+                LedgerPhase::Immutable,
+                TxHashPhase::VerifyingIndex,
+                ["IMMUTABLE", "VERIFYING_RECSPLIT"],
+            ),
+        ] {
+            let cells = row(&RangeReport {
+                state: RangeState::Transitioning,
+                ledger: Some(ledger),
+                txhash: Some(txhash),
+                ..RangeReport::pending(GEOMETRY, 3)
+            });
+            assert_eq!(cells[1..3], ["122-161", "TRANSITIONING"]);
+            assert_eq!(cells[3..5], expected);
+        }
+    }
+}
