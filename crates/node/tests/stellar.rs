@@ -1,4 +1,5 @@
-//! A Stellar network from its data lake into an archive, and out again byte for byte.
+//! A Stellar network from its data lake into an archive, by commands and through kills. In-process:
+//! `crates/follower/tests/lake.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -68,8 +69,8 @@ async fn real_ledgers_come_back_as_they_were() {
     };
     let network = format!(r#"{{ "network": "testnet", {} }}"#, lake.dir());
     let bench = bench(&network, r#", "startBlock": 997"#);
-    let told = bench.say(&["config", "check"]);
-    assert!(told.contains("Stellar testnet"), "{told}");
+    let checked = bench.say(&["config", "check"]);
+    assert!(checked.contains("Stellar testnet"), "{checked}");
     bench.say(&["run", "--until-caught-up"]);
     let state = bench.json(&["state", "--json"]);
     assert_eq!(state[0]["head"]["number"], 999);
@@ -160,14 +161,14 @@ async fn a_lake_is_followed_through_kills_and_nothing_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_object_stops_the_chain_until_it_is_mended() {
+async fn what_is_archived_is_served_while_an_object_of_the_lake_is_wrong() {
     let pond = Pond::new(32, 60);
     let key = pond.lake.layout().key(40);
     let whole = std::fs::read(pond.lake.path(40)).unwrap();
-    let mut bent = whole.clone();
-    let middle = bent.len() / 2;
-    bent[middle] ^= 16;
-    std::fs::write(pond.lake.path(40), &bent).unwrap();
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 16;
+    std::fs::write(pond.lake.path(40), &damaged).unwrap();
     let bench = bench(&pond.fields(&pond.lake_field()), "");
     let running = bench.start();
     bench.wait("the object's name", || {
@@ -176,69 +177,28 @@ async fn a_wrong_object_stops_the_chain_until_it_is_mended() {
     // Nothing vouches for the last ledger before it.
     await_head(&bench, 38);
     let health = bench
-        .until_health("the trouble", |_, health| health.to_string().contains(&key))
+        .until_health("the error", |_, health| health.to_string().contains(&key))
         .await;
     assert!(health.to_string().contains("lake"), "{health}");
-    // What is archived is served on.
+    // What is archived is still served.
     let (chain, closed) = (pond.network().chain_id(), pond.chain.ledger(30).close_time);
     let url = format!("{}/v1/chains/{chain}/block/before/{closed}", bench.public());
     let answer = reqwest::get(url).await.unwrap().text().await.unwrap();
     assert!(answer.contains(r#""number":29"#), "{answer}");
     assert_eq!(bench.head(), Some(38));
-    let asked = r#"{"jsonrpc":"2.0","id":1,"method":"getLatestLedger"}"#;
-    let asking = reqwest::Client::new().post(format!("{}/stellar/sim", bench.public()));
-    let asking = asking
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"getLatestLedger"}"#;
+    let post = reqwest::Client::new().post(format!("{}/stellar/sim", bench.public()));
+    let post = post
         .header("content-type", "application/json")
-        .body(asked);
-    let answer = asking.send().await.unwrap().text().await.unwrap();
+        .body(request);
+    let answer = post.send().await.unwrap().text().await.unwrap();
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["result"]["sequence"], 38, "{answer}");
 
     std::fs::write(pond.lake.path(40), &whole).unwrap();
     await_head(&bench, 59);
-    let mended = |code: u16, _: &serde_json::Value| code == 200;
-    bench.until_health("readiness", mended).await;
-    running.stop();
-    pond.assert_archived(&bench, 2..60).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ledgers_below_the_first_are_filled_in() {
-    let pond = Pond::new(33, 50);
-    let bench = bench(&pond.fields(&pond.lake_field()), r#", "startBlock": 30"#);
-    bench.say(&["run", "--until-caught-up"]);
-    let words = ["backfill", "--start-ledger", "2", "--end-ledger", "29"];
-    let told = bench.say(&words);
-    assert!(told.contains("28 were fetched"), "{told}");
-    pond.assert_archived(&bench, 2..50).await;
-    bench.say(&["verify"]);
-    let range = BlockRange::new(2, 50);
-    let root = content_root(&bench, &pond.network(), range).await;
-    assert_eq!(root, clean_root(&pond, 50).await);
-}
-
-/// One range has a hole that cannot be filled; those above it are.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hole_that_no_source_can_fill_keeps_no_other_open() {
-    let pond = Pond::new(35, 60);
-    let more = r#", "startBlock": 30, "ranges": { "size": 10 }"#;
-    let bench = bench(&pond.fields(&pond.lake_field()), more);
-    bench.say(&["run", "--until-caught-up"]);
-    bench.change(r#""startBlock": 30"#, r#""startBlock": 2"#);
-    let whole = std::fs::read(pond.lake.path(5)).unwrap();
-    std::fs::remove_file(pond.lake.path(5)).unwrap();
-    let running = bench.start();
-    let covers = |from: u64| {
-        let covered = bench.json(&["state", "--json"])[0]["covered"].clone();
-        let all = covered.as_array().unwrap();
-        all.iter().any(|one| one["from"] == from && one["to"] == 59)
-    };
-    bench.wait("the hole that can be filled", || covers(12));
-    let key = pond.lake.layout().key(5);
-    bench.wait("the object that is missing", || bench.log().contains(&key));
-    assert!(!covers(2));
-    std::fs::write(pond.lake.path(5), whole).unwrap();
-    bench.wait("everything", || covers(2));
+    let is_ready = |code: u16, _: &serde_json::Value| code == 200;
+    bench.until_health("readiness", is_ready).await;
     running.stop();
     pond.assert_archived(&bench, 2..60).await;
 }
@@ -253,6 +213,12 @@ fn events_are_logs() {
     let made: usize = (2..60).map(|at| pond.chain.ledger(at).events().len()).sum();
     assert_eq!(logs.len(), made);
     assert!(made > 50, "{made} events");
+    // Logs say for themselves what is proven of them.
+    assert_eq!(all["level"], "linked");
+    let proven = logs.iter().filter(|log| log["level"] == "roots").count();
+    assert!(proven > 0 && proven < made, "{proven} of {made}");
+    let table = bench.say(&["logs", "--limit", "10000"]);
+    assert_eq!(table.matches("  roots ").count(), proven, "{table}");
     let has_id = |log: &&serde_json::Value| log["address"] != "0x";
     let contract = logs.iter().find(has_id).unwrap()["address"]
         .as_str()
@@ -271,14 +237,4 @@ fn events_are_logs() {
     bench.refused(&["logs", "--address", "0x1234"], "0x and 64 digits");
     let mistyped = contract.replacen('C', "D", 1);
     bench.refused(&["logs", "--address", &mistyped], "is no contract's id");
-}
-
-#[test]
-fn a_range_of_ledgers_is_archived_and_no_more() {
-    let pond = Pond::new(35, 60);
-    let bounded = r#", "mode": "backfill", "startBlock": 20, "endBlock": 39"#;
-    let bench = bench(&pond.fields(&pond.lake_field()), bounded);
-    let status = bench.start().wait();
-    assert!(status.success(), "{}", bench.log());
-    assert_eq!(bench.head(), Some(39));
 }
