@@ -1,5 +1,5 @@
 //! `verify --against-source` and `repair --dry-run --against-source` of a Stellar network, beside the node that
-//! runs its core: what is found is told, and what was not compared.
+//! runs its core: findings are reported, and what was not compared.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -18,26 +18,26 @@ use support::stellar::{Pond, bench};
 const VERIFY: [&str; 3] = ["verify", "--against-source", "--json"];
 const REPAIR: [&str; 4] = ["repair", "--dry-run", "--against-source", "--json"];
 
-/// How a command ends, what it answers, and what it says.
+/// How a command ends, what it answers, and what it logs.
 fn answered(bench: &Bench, words: &[&str]) -> (Option<i32>, Value, String) {
     let output = bench.output(words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let answer = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-    (output.status.code(), answer, said)
+    (output.status.code(), answer, stderr)
 }
 
 /// Flips a bit of the first object of a sort; returns where it is, and what it was.
-fn bend(bench: &Bench, pond: &Pond, sort: &str) -> (PathBuf, Vec<u8>) {
-    let shown = bench.json(&["state", "--ranges", "--json"]);
-    let name = shown[0]["ranges"][0][sort][0].as_str().unwrap();
+fn damage(bench: &Bench, pond: &Pond, sort: &str) -> (PathBuf, Vec<u8>) {
+    let listed = bench.json(&["state", "--ranges", "--json"]);
+    let name = listed[0]["ranges"][0][sort][0].as_str().unwrap();
     let chain = pond.network().chain_id();
     let blobs = format!("data/chains/{chain}/blobs");
     let path = bench.dir.path().join(blobs).join(name);
     let whole = std::fs::read(&path).unwrap();
-    let mut bent = whole.clone();
-    let middle = bent.len() / 2;
-    bent[middle] ^= 1;
-    std::fs::write(&path, bent).unwrap();
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(&path, damaged).unwrap();
     (path, whole)
 }
 
@@ -50,8 +50,8 @@ async fn a_lake_is_compared_with_as_far_as_it_goes() {
     let running = bench.start();
     bench.wait("ledgers of core", || bench.head() > Some(75));
     for words in [&VERIFY[..], &REPAIR] {
-        let (code, answer, said) = answered(&bench, words);
-        assert_eq!(code, Some(0), "{words:?}: {said}");
+        let (code, answer, stderr) = answered(&bench, words);
+        assert_eq!(code, Some(0), "{words:?}: {stderr}");
         assert_eq!(answer["findings"], json!([]));
         let left_out = &answer["notCompared"];
         assert_eq!(left_out["from"], 60, "{answer}");
@@ -59,32 +59,32 @@ async fn a_lake_is_compared_with_as_far_as_it_goes() {
         let why = left_out["why"].as_str().unwrap();
         assert!(why.contains("the lake ends before them"), "{why}");
     }
-    let told = bench.say(&["verify", "--against-source"]);
-    assert!(told.contains("blocks 60 to "), "{told}");
-    assert!(told.contains("were not compared"), "{told}");
-    // All that was asked for was compared.
+    let report = bench.say(&["verify", "--against-source"]);
+    assert!(report.contains("blocks 60 to "), "{report}");
+    assert!(report.contains("were not compared"), "{report}");
+    // All that was requested was compared.
     let words = [&VERIFY[..], &["--to", "59"]].concat();
-    let (code, answer, said) = answered(&bench, &words);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, answer, stderr) = answered(&bench, &words);
+    assert_eq!(code, Some(0), "{stderr}");
     assert_eq!(answer["notCompared"], Value::Null);
     running.stop();
     bench.say(&["verify", "--against-source"]);
 }
 
-/// The comparison fails, and what was found before is told beside the error.
+/// The comparison fails, and what was found before is reported beside the error.
 #[tokio::test(flavor = "multi_thread")]
-async fn findings_are_told_beside_an_error() {
+async fn findings_are_reported_beside_an_error() {
     let pond = Pond::new(67, 60);
     // No ledger closes while the test runs: packs stay as they are.
     let core = pond.core_field("head = 60\nledgerMs = 600000");
     let alone = bench(&pond.fields(&core), "");
     let running = alone.start();
     alone.wait("ledgers of core", || alone.head() == Some(60));
-    bend(&alone, &pond, "packs");
+    damage(&alone, &pond, "packs");
     for words in [&VERIFY[..], &REPAIR] {
-        let (code, answer, said) = answered(&alone, words);
-        assert_eq!(code, Some(1), "{words:?}: {said}");
-        assert!(said.contains("another process runs a core"), "{said}");
+        let (code, answer, stderr) = answered(&alone, words);
+        assert_eq!(code, Some(1), "{words:?}: {stderr}");
+        assert!(stderr.contains("another process runs a core"), "{stderr}");
         assert!(
             !answer["objects"].as_array().unwrap().is_empty(),
             "{answer}"
@@ -96,10 +96,10 @@ async fn findings_are_told_beside_an_error() {
     let bench = bench(&pond.fields(&pond.lake_field()), "");
     bench.say(&["run", "--until-caught-up"]);
     std::fs::remove_file(pond.lake.path(40)).unwrap();
-    let (code, answer, said) = answered(&bench, &VERIFY);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, answer, stderr) = answered(&bench, &VERIFY);
+    assert_eq!(code, Some(1), "{stderr}");
     let key = pond.lake.layout().key(40);
-    assert!(said.contains(&key), "{said}");
+    assert!(stderr.contains(&key), "{stderr}");
     assert_eq!(answer["findings"], json!([]), "{answer}");
     assert!(answer["contentRoot"].is_string(), "{answer}");
     assert_eq!(answer["notCompared"]["to"], 59, "{answer}");

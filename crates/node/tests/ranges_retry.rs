@@ -1,5 +1,5 @@
-//! `chronolith range retry` through a node that runs: a range that failed becomes complete, and what is
-//! asked for wrongly is refused with what to do. Ranges of 40 ledgers from ledger 2 on.
+//! `chronolith range retry` through a node that runs: a range that failed becomes complete, and a wrong request is
+//! refused with what to do. Ranges of 40 ledgers from ledger 2 on.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -23,8 +23,8 @@ fn state_of(bench: &Bench, id: usize) -> Value {
 
 /// A segment of range 1, which holds some of its ledgers.
 fn segment(bench: &Bench, pond: &Pond) -> PathBuf {
-    let shown = bench.json(&["state", "--ranges", "--json"]);
-    let name = shown[0]["ranges"][1]["segments"][0].as_str().unwrap();
+    let listed = bench.json(&["state", "--ranges", "--json"]);
+    let name = listed[0]["ranges"][1]["segments"][0].as_str().unwrap();
     let chain = pond.network().chain_id();
     let blobs = format!("data/chains/{chain}/blobs");
     bench.dir.path().join(blobs).join(name)
@@ -43,10 +43,10 @@ async fn a_failed_range_is_tried_again_by_the_node_that_runs() {
     }
     let path = segment(&bench, &pond);
     let whole = std::fs::read(&path).unwrap();
-    let mut bent = whole.clone();
-    let middle = bent.len() / 2;
-    bent[middle] ^= 1;
-    std::fs::write(&path, &bent).unwrap();
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(&path, &damaged).unwrap();
     let words = ["backfill", "--start-ledger", "62", "--end-ledger", "81"];
     bench.refused(&words, "range 1 (blocks 42-81) is FAILED");
     assert_eq!(state_of(&bench, 1), "FAILED");
@@ -54,7 +54,7 @@ async fn a_failed_range_is_tried_again_by_the_node_that_runs() {
     let running = bench.start();
     bench.wait("the head", || bench.head() == Some(129));
     assert_eq!(state_of(&bench, 1), "FAILED", "a start is no way out");
-    for (id, said) in [
+    for (id, reason) in [
         (
             "9",
             "there is no range 9, the last is 3: `chronolith state --chain sim --ranges` lists them",
@@ -69,21 +69,21 @@ async fn a_failed_range_is_tried_again_by_the_node_that_runs() {
              `chronolith backfill`",
         ),
     ] {
-        bench.refused(&["range", "retry", id], said);
+        bench.refused(&["range", "retry", id], reason);
     }
     // What is damaged still fails it again.
     let failed = || bench.count("range_transition_failed");
     assert_eq!(failed(), 0);
-    let told = bench.say(&["range", "retry", "1"]);
-    assert!(told.contains("range 1 is tried again by the node that runs"));
-    bench.wait("the same again", || failed() == 1);
-    bench.wait("the word of it", || state_of(&bench, 1) == "FAILED");
+    let answer = bench.say(&["range", "retry", "1"]);
+    assert!(answer.contains("range 1 is tried again by the node that runs"));
+    bench.wait("the failure", || failed() == 1);
+    bench.wait("the failed state", || state_of(&bench, 1) == "FAILED");
     std::fs::write(&path, &whole).unwrap();
-    let words = ["range", "retry", "1", "--reason", "mended", "--json"];
+    let words = ["range", "retry", "1", "--reason", "repaired", "--json"];
     assert_eq!(bench.json(&words)["id"], 1);
     bench.wait("range 1", || state_of(&bench, 1) == "COMPLETE");
     bench.refused(&["range", "retry", "1"], "it is COMPLETE");
-    // A node that cannot be asked keeps others away.
+    // A node that cannot be reached keeps others away.
     std::fs::remove_file(bench.dir.path().join("data/admin")).unwrap();
     let words = ["range", "retry", "1"];
     bench.refused(&words, "stop the node that follows this chain first");
