@@ -12,6 +12,7 @@ pub mod chain;
 pub mod settings;
 
 pub mod backfill;
+pub mod catch_up;
 pub mod control;
 pub mod counters;
 pub mod error;

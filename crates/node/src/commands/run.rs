@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use chronolith_archive::Error as ArchiveError;
-use chronolith_follower::backfill::bounded;
-use chronolith_follower::backfill::gaps;
-use chronolith_follower::backfill::retry_policy::OnFatal;
+use chronolith_follower::catch_up;
 use chronolith_follower::chain::Chain;
 use chronolith_follower::error::FollowError;
 use chronolith_follower::ingest;
-use chronolith_follower::maintenance;
 use chronolith_follower::preflight::streaming;
 use chronolith_follower::run_state::RunState;
 use chronolith_model::ErrorKind;
@@ -117,13 +114,7 @@ async fn catch_up_all(chain: Arc<RunningChain>, projector: Option<Arc<Projector>
     // A caller that waits for the end learns at once that there will be none.
     let admitted = chain.admit().await;
     admitted.with_context(|| format!("{}: the source cannot be used", named(&chain.settings)))?;
-    let work = Box::pin(async {
-        match chain.end_block() {
-            Some(_) => Box::pin(bounded::run(&chain, OnFatal::Exit)).await,
-            None => maintenance::beside(&chain, Box::pin(catch_up(&chain))).await,
-        }
-    });
-    ingest::beside_l1(&chain, work).await?;
+    catch_up::run(&chain).await?;
     match &projector {
         Some(projector) => projecting::catch_up(projector, &chain).await,
         None => Ok(()),
@@ -274,35 +265,6 @@ fn share_l1(chains: &mut [Chain]) {
         if let Some((l1, source)) = l1 {
             chain.share_l1(l1, source.clone());
         }
-    }
-}
-
-/// Rounds until one succeeds, or none can.
-async fn catch_up(chain: &Chain) -> Result<()> {
-    loop {
-        chain.control.run_waiting().await;
-        let done = match ingest::round(chain).await {
-            // The source's head is not the chain's yet.
-            Ok(()) if chain.source.is_catching_up() => {
-                tokio::time::sleep(chain.settings.poll).await;
-                continue;
-            }
-            Ok(()) => {
-                gaps::fill_once(chain).await?;
-                maintenance::settle(chain).await
-            }
-            failed => failed,
-        };
-        match done {
-            Ok(()) => return Ok(()),
-            Err(error) if ingest::is_fatal(chain, &error) => {
-                bail!("chain {}: {error}", chain.settings.name);
-            }
-            Err(error) => {
-                tracing::warn!(chain = %chain.settings.name, %error, "retrying");
-            }
-        }
-        tokio::time::sleep(chain.settings.poll).await;
     }
 }
 
