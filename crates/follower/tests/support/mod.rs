@@ -1,5 +1,6 @@
 //! A source in memory over simulated nodes, and a chain that follows it. No socket and no process: with
-//! tokio's clock paused the same test does the same on every machine, and waits for nothing.
+//! tokio's clock paused the same test does the same on every machine, and waits for nothing. Where the real
+//! source matters, `served` has it over servers of this process.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -8,7 +9,9 @@
     reason = "each test file uses its own part, and a test may panic"
 )]
 
+pub mod log;
 pub mod ranges;
+pub mod served;
 pub mod start;
 pub mod stellar;
 
@@ -190,7 +193,7 @@ impl Source for MemorySource {
     async fn fetch_some(
         &self,
         range: BlockRange,
-        _want: &Want,
+        want: &Want,
         anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
         let left = self.0.fetches_left.load(Ordering::SeqCst);
@@ -216,12 +219,17 @@ impl Source for MemorySource {
             .find(|(_, node)| has_anchor(node))
             .ok_or_else(unavailable)?;
         let end = range.end.min(range.start + FETCH_BLOCKS);
+        let has_headers = want.datasets.contains(Dataset::Headers);
         let blocks: Vec<Fetched> = (range.start..end)
             .map_while(|number| node.block(number))
-            .map(|block| Fetched {
-                block: block.to_model(),
-                proof: Proof::ROOTS,
-                endpoint: name(at),
+            .map(|sent| {
+                let mut block = sent.to_model();
+                block.payload.header = has_headers.then(|| sent.encoded_header());
+                Fetched {
+                    block,
+                    proof: Proof::ROOTS,
+                    endpoint: name(at),
+                }
             })
             .collect();
         let numbers = blocks.iter().map(|one| one.block.clock.number);
@@ -287,17 +295,11 @@ impl Ground {
     pub async fn open(&self, source: &MemorySource) -> Chain {
         let source: Arc<dyn Source> = Arc::new(source.clone());
         let place = self.place();
-        let opening = async {
-            loop {
-                let settings = self.settings.clone();
-                match Chain::open_from(settings, &place, Some(source.clone())).await {
-                    Ok(chain) => return chain,
-                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-                }
-            }
-        };
-        let opened = tokio::time::timeout(PATIENCE, opening).await;
-        opened.expect("the directory stays locked")
+        opened(PATIENCE, || {
+            let (settings, place, source) = (self.settings.clone(), &place, source.clone());
+            Chain::open_from(settings, place, Some(source))
+        })
+        .await
     }
 
     /// Opens it beside the process that writes it.
@@ -307,6 +309,29 @@ impl Ground {
         let opened = Chain::open_replica_from(self.settings.clone(), &place, source);
         opened.await.unwrap()
     }
+}
+
+/// What opens within this time.
+async fn opened<T: Future<Output = anyhow::Result<Chain>>>(
+    patience: Duration,
+    mut open: impl FnMut() -> T,
+) -> Chain {
+    let opening = async {
+        loop {
+            match open().await {
+                Ok(chain) => return chain,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    let opened = tokio::time::timeout(patience, opening).await;
+    opened.expect("the directory stays locked")
+}
+
+/// Does what `chronolith run --until-caught-up` does.
+pub async fn catch_up(chain: &Chain) -> anyhow::Result<()> {
+    chain.admit().await?;
+    Box::pin(chronolith_follower::catch_up::run(chain)).await
 }
 
 fn place(dir: &Path) -> ArchiveLocation {
