@@ -292,6 +292,10 @@ const BAD: &[(&str, &str)] = &[
         "for mode dual_source only",
     ),
     (
+        r#"{"chains":[{"name":"base","verification":"bloom"}]}"#,
+        "a Portal alone proves nothing",
+    ),
+    (
         r#"{"chains":[{"name":"base","finality":{"mode":"safe"}}]}"#,
         "a portal does not tell what is safe",
     ),
