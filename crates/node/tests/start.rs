@@ -1,5 +1,6 @@
-//! What cannot work is said at the start, with what to do about it. A source that is down, or is another
-//! chain's, stops its own chain only; everything else that is wrong keeps the program from starting.
+//! What cannot work is reported at the start, with what to do about it. A source that is down, or is another
+//! chain's, stops its own chain only; everything else that is wrong keeps the program from starting. What is
+//! checked of one chain is tested in `crates/follower/tests/preflight.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -11,15 +12,13 @@ mod support;
 
 use std::net::SocketAddr;
 
-use bytes::Bytes;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
-use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalServer};
-use chronolith_store::{FileMeta, MetaStore as _};
 use serde_json::{Value, json};
-use support::{Bench, Running};
+use support::Bench;
 
 const DEPTH: &str = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
 const NOWHERE: &str = "http://127.0.0.1:1/SECRET";
+const CATCH_UP: &[&str] = &["run", "--until-caught-up"];
 
 async fn serve(spec: EvmSpec, blocks: u64) -> (EvmNode, RpcServer) {
     let node = EvmNode::new(spec, blocks);
@@ -42,32 +41,38 @@ fn chain(id: u64, url: &str) -> String {
     format!(r#"{{ "chainId": {id}, "rpcHttp": ["{url}"], "pollMs": 20 {DEPTH} }}"#)
 }
 
-/// The program does not start, exits with 1 and says all of this, without a secret.
+/// The program does not start, whether it is to follow or to catch up. It exits with 1 and prints all of this,
+/// without a secret.
 #[track_caller]
 fn assert_refused(bench: &Bench, expected: &[&str]) {
-    let said = assert_fails(bench, expected);
-    let listeners = support::events(&said, "health_listening");
-    assert!(listeners.is_empty(), "it started: {said}");
+    for words in [&["run"][..], CATCH_UP] {
+        let printed = assert_fails(bench, words, expected);
+        let listeners = support::events(&printed, "health_listening");
+        assert!(listeners.is_empty(), "it started: {printed}");
+    }
 }
 
-/// A run to its end exits with 1 and says all of this, without a secret.
+/// A command exits with 1 and prints all of this, without a secret.
 #[track_caller]
-fn assert_fails(bench: &Bench, expected: &[&str]) -> String {
-    let output = bench.output(&["run", "--until-caught-up"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+fn assert_fails(bench: &Bench, words: &[&str], expected: &[&str]) -> String {
+    let output = bench.output(words);
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{words:?}: {printed}");
     for expected in expected {
-        assert!(said.contains(expected), "no `{expected}` in\n{said}");
+        assert!(printed.contains(expected), "no `{expected}` in\n{printed}");
     }
-    assert!(!said.contains("SECRET"), "a secret was printed: {said}");
-    said
+    assert!(
+        !printed.contains("SECRET"),
+        "a secret was printed: {printed}"
+    );
+    printed
 }
 
 fn genesis_of(node: &EvmNode) -> String {
     node.block(0).unwrap().hash.to_string()
 }
 
-/// Each kind of failure that only one chain has, and its words.
+/// Each kind of failure that only one chain has, and its message.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_failure_says_what_to_do() {
     let (_, right) = serve(EvmSpec::tiny(1), 20).await;
@@ -101,13 +106,13 @@ async fn every_failure_says_what_to_do() {
     ] {
         assert_refused(&bench(&[entry]), &expected);
     }
-    // Who waits for the end is told that nobody answers; a node that follows would continue asking.
+    // A caller that waits for the end gets the reason; a node that follows would continue to ask.
     let words = [
         "the source cannot be used",
         "endpoint=127.0.0.1:1",
         "cannot connect",
     ];
-    assert_fails(&bench(&[chain(31_337, NOWHERE)]), &words);
+    assert_fails(&bench(&[chain(31_337, NOWHERE)]), CATCH_UP, &words);
     let taken = bench(&[chain(31_337, &right)]);
     std::fs::write(taken.dir.path().join("data"), "a file").unwrap();
     let data = taken.dir.path().join("data");
@@ -115,61 +120,7 @@ async fn every_failure_says_what_to_do() {
         &taken,
         &["cannot write to the data directory", data.to_str().unwrap()],
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_archive_is_of_one_chain_for_ever() {
-    let (first, server) = serve(EvmSpec::tiny(3), 40).await;
-    let (second, other) = serve(EvmSpec::tiny(4), 60).await;
-    let bench = bench(&[chain(31_337, &server.url())]);
-    bench.say(&["run", "--until-caught-up"]);
-    let path = bench.dir.path().join("data/chains/31337/genesis");
-    let kept = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(kept.trim(), genesis_of(&first));
-    // The same id, another chain: with blocks to take or without, nothing is taken.
-    let text = std::fs::read_to_string(&bench.config).unwrap();
-    std::fs::write(&bench.config, text.replace(&server.url(), &other.url())).unwrap();
-    let hashes = [genesis_of(&first), genesis_of(&second)];
-    let words = [
-        &hashes[0],
-        &hashes[1],
-        "right endpoint",
-        "another data directory",
-    ];
-    assert_refused(&bench, &words);
-    assert_eq!(bench.head(), Some(35));
-    assert!(bench.json(&["state", "--json"])[0]["halted"].is_null());
-    // A damaged note is no note.
-    std::fs::write(&path, "0x12\n").unwrap();
-    assert_refused(&bench, &["genesis is damaged", "remove it"]);
-    std::fs::write(&path, kept).unwrap();
-    std::fs::write(&bench.config, text).unwrap();
-    bench.say(&["run", "--until-caught-up"]);
-}
-
-/// A state that a newer version wrote is left alone.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_format_from_the_future_is_refused() {
-    let (_, server) = serve(EvmSpec::tiny(5), 20).await;
-    let bench = bench(&[chain(31_337, &server.url())]);
-    bench.say(&["run", "--until-caught-up"]);
-    let dir = bench.dir.path().join("data/chains/31337");
-    let before = {
-        let meta = FileMeta::open_writer(&dir).unwrap();
-        let state = meta.load().await.unwrap().unwrap();
-        let mut bytes = state.bytes.to_vec();
-        // Behind the magic and the version that wrote it: the version that may read it.
-        bytes[10] = 99;
-        meta.swap(Some(state.version), Bytes::from(bytes))
-            .await
-            .unwrap();
-        std::fs::read(dir.join("state")).unwrap()
-    };
-    assert_refused(
-        &bench,
-        &["written by a newer version", dir.to_str().unwrap()],
-    );
-    assert_eq!(std::fs::read(dir.join("state")).unwrap(), before);
+    assert!(!taken.output(&["state"]).status.success());
 }
 
 /// What one chain is asked for is not there, which used to keep every other chain from starting.
@@ -190,7 +141,7 @@ async fn a_chain_whose_source_is_wrong_stops_no_other() {
         "cannot connect",
         "chain ethereum (1): ",
     ];
-    assert_fails(&bench, &words);
+    assert_fails(&bench, CATCH_UP, &words);
     let states = bench.json(&["state", "--json"]);
     assert_eq!(state_of(&states, 31_337)["head"]["number"], 15);
     assert!(state_of(&states, 5)["head"].is_null());
@@ -200,14 +151,6 @@ async fn a_chain_whose_source_is_wrong_stops_no_other() {
         &none,
         &["no chain can be followed", "expected=5", "expected=1"],
     );
-}
-
-/// Starts the program and waits for its listener for operators, the so manieth of this log.
-fn start(bench: &Bench, times: usize) -> Running {
-    let running = bench.start();
-    let told = || bench.count("health_listening") >= times;
-    bench.wait("the listener", told);
-    running
 }
 
 fn state_of(states: &Value, id: u64) -> &Value {
@@ -248,7 +191,8 @@ async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
     bench.say(&["run", "--until-caught-up"]);
     let at = address(&second);
     second.shutdown().await.unwrap();
-    let running = start(&bench, 1);
+    let running = bench.start();
+    bench.wait_for_listener();
     one.mine(10);
     let health = bench
         .until_health("the chain whose provider is there", |_, health| {
@@ -257,13 +201,13 @@ async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
         })
         .await;
     let waits = health_of(&health, 31_338);
-    let said = |field: &str, what: &str| waits[field].as_str().unwrap().contains(what);
-    assert!(said("error", "cannot connect"), "{waits}");
-    assert!(said("notReadyReason", "since the start"), "{waits}");
+    let reports = |field: &str, what: &str| waits[field].as_str().unwrap().contains(what);
+    assert!(reports("error", "cannot connect"), "{waits}");
+    assert!(reports("notReadyReason", "since the start"), "{waits}");
     assert_eq!(waits["lastBackfillBlock"], 35);
     let states = bench.json(&["state", "--json"]);
-    let trouble = state_of(&states, 31_338)["error"].as_str();
-    assert!(trouble.unwrap().contains("cannot connect"), "{states}");
+    let error = state_of(&states, 31_338)["error"].as_str();
+    assert!(error.unwrap().contains("cannot connect"), "{states}");
     assert!(state_of(&states, 31_337)["error"].is_null(), "{states}");
     // What is archived is served.
     let ask = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getBlockByNumber", "params": ["0x14", false] });
@@ -278,8 +222,8 @@ async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
     spare.shutdown().await.unwrap();
     let wrong = serve_again(at, &other).await;
     let refused = |_, health: &Value| {
-        let trouble = health_of(health, 31_338)["error"].as_str();
-        trouble.is_some_and(|said| said.contains("another chain"))
+        let error = health_of(health, 31_338)["error"].as_str();
+        error.is_some_and(|error| error.contains("another chain"))
     };
     bench
         .until_health("that the chain is another one", refused)
@@ -307,79 +251,4 @@ async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
         assert_eq!(head["hash"], node.block(45).unwrap().hash.to_string());
     }
     bench.say(&["verify", "--chain", "31338", "--against-source"]);
-}
-
-/// A dataset that a Portal does not know, or that begins later than the first block that is wanted, stops
-/// its own chain, and says what to set.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dataset_that_cannot_be_used_stops_no_other_chain() {
-    let (one, server) = serve(EvmSpec::tiny(10), 40).await;
-    let options = PortalOptions {
-        start_block: 7,
-        ..PortalOptions::default()
-    };
-    let late = PortalServer::start(one.clone(), options).await.unwrap();
-    let faults = PortalFaults::new(1);
-    faults.always(PortalFault::Status(404));
-    let options = PortalOptions {
-        faults,
-        ..PortalOptions::default()
-    };
-    let unknown = PortalServer::start(one, options).await.unwrap();
-    let portal = |id: u64, server: &PortalServer| {
-        let url = server.url();
-        let (url, dataset) = url.trim_end_matches('/').rsplit_once('/').unwrap();
-        format!(
-            r#"{{ "chainId": {id}, "portal": {{ "url": "{url}", "dataset": "{dataset}" }}, "pollMs": 20 }}"#
-        )
-    };
-    let bench = bench(&[
-        portal(31_338, &late),
-        portal(31_339, &unknown),
-        chain(31_337, &server.url()),
-    ]);
-    let running = start(&bench, 1);
-    let health = bench
-        .until_health("the other chain", |_, health| {
-            let said = |id| health_of(health, id)["error"].is_string();
-            health_of(health, 31_337)["lastBackfillBlock"] == 35 && said(31_338) && said(31_339)
-        })
-        .await;
-    let trouble = |id| health_of(&health, id)["error"].as_str().unwrap();
-    assert!(trouble(31_338).contains("set startBlock to 7"), "{health}");
-    assert!(
-        trouble(31_339).contains("does not know the dataset"),
-        "{health}"
-    );
-    running.stop();
-    // With what it says to set, the chain continues.
-    bench.change(
-        r#""chainId": 31338,"#,
-        r#""chainId": 31338, "startBlock": 7,"#,
-    );
-    let running = start(&bench, 2);
-    bench
-        .until_health("the dataset that begins later", |_, health| {
-            let chain = health_of(health, 31_338);
-            chain["error"].is_null() && chain["lastSeenBlock"] == 40 && chain["queueDepth"] == 34
-        })
-        .await;
-    running.stop();
-}
-
-/// A note of how the chain was run last is no reason not to run it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_note_of_the_last_run_is_set_aside() {
-    let (_, server) = serve(EvmSpec::tiny(11), 20).await;
-    let bench = bench(&[chain(31_337, &server.url())]);
-    bench.say(&["run", "--until-caught-up"]);
-    let dir = bench.dir.path().join("data/chains/31337");
-    std::fs::write(dir.join("run"), [0, 1, 2]).unwrap();
-    bench.say(&["run", "--until-caught-up"]);
-    assert_eq!(std::fs::read(dir.join("run.damaged")).unwrap(), [0, 1, 2]);
-    assert!(
-        std::fs::read_to_string(dir.join("run"))
-            .unwrap()
-            .starts_with('{')
-    );
 }
