@@ -1,5 +1,5 @@
-//! An L2 whose finality needs its L1: two simulated nodes, of which the lower one stalls, lags, is
-//! down and comes back.
+//! An L2 whose finality needs an L1 that the program follows too: the wiring, health and the log. Everything else
+//! about L1 is tested in `crates/follower/tests/l1.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -11,9 +11,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use chronolith_sim::evm::{
-    EvmNode, EvmSpec, FaultSizes, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
-};
+use chronolith_sim::evm::{EvmNode, EvmSpec, FaultSizes, Faults, RpcFault, RpcOptions, RpcServer};
 use serde_json::Value;
 use support::{Bench, PATIENCE};
 
@@ -30,23 +28,11 @@ struct Layers {
     _servers: [RpcServer; 2],
 }
 
-/// Who tells the head of L1.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Teller {
-    Endpoints,
-    Chain,
-}
-
 impl Layers {
     /// An L2 at 100 with its finalized block at 80 and its safe one at 90; an L1 at 50.
-    async fn new(teller: Teller) -> Self {
+    async fn new() -> Self {
         let l2 = EvmNode::new(EvmSpec::tiny(31), 100);
         l2.set_finalized_depth(20);
-        Self::of(l2, teller, "").await
-    }
-
-    /// The same with an L2 of its own, and more settings of it.
-    async fn of(l2: EvmNode, teller: Teller, more: &str) -> Self {
         let spec = EvmSpec {
             chain_id: L1_ID,
             ..EvmSpec::tiny(32)
@@ -68,20 +54,12 @@ impl Layers {
         let config = dir.path().join("chronolith.json");
         let data = dir.path().join("data");
         let (upper, lower) = (servers[0].url(), servers[1].url());
-        let (told, chain) = match teller {
-            Teller::Endpoints => (format!(r#", "l1RpcHttp": ["{lower}"]"#), String::new()),
-            Teller::Chain => {
-                let depth = r#""finality": { "mode": "depth", "confirmations": 5 }"#;
-                let entry = format!(
-                    r#", {{ "chainId": {L1_ID}, "name": "below", "rpcHttp": ["{lower}"], "pollMs": 20, {depth} }}"#
-                );
-                (String::new(), entry)
-            }
-        };
         let text = format!(
-            r#"{{ "dataDir": {data:?}, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "name": "sim",
-              "rpcHttp": ["{upper}"], "pollMs": 20, "finality": {{ "mode": "dual_source", "l2Depth": 5,
-              "l1Confirmations": 3, "maxL1DelaySeconds": 4, "l1ChainId": {L1_ID} {told} }} {more} }} {chain} ] }}"#
+            r#"{{ "dataDir": {data:?}, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [
+              {{ "chainId": 31337, "name": "sim", "rpcHttp": ["{upper}"], "pollMs": 20, "finality": {{ "mode": "dual_source",
+              "l2Depth": 5, "l1Confirmations": 3, "maxL1DelaySeconds": 4, "l1ChainId": {L1_ID} }} }},
+              {{ "chainId": {L1_ID}, "name": "below", "rpcHttp": ["{lower}"], "pollMs": 20,
+              "finality": {{ "mode": "depth", "confirmations": 5 }} }} ] }}"#
         );
         std::fs::write(&config, text).unwrap();
         Self {
@@ -138,8 +116,8 @@ impl Layers {
 
     async fn assert_silent(&self, why: &str) {
         let silent = |chain: &Value| {
-            let trouble = chain["error"].as_str().unwrap_or_default();
-            trouble.contains(SILENT) && trouble.contains(why)
+            let error = chain["error"].as_str().unwrap_or_default();
+            error.contains(SILENT) && error.contains(why)
         };
         self.health("the silence of L1", silent).await;
         let stalls = self.bench.has_with("finality_stalled", "reason", SILENT);
@@ -147,7 +125,7 @@ impl Layers {
     }
 
     /// The tail continues while nothing becomes final.
-    async fn assert_only_tail_goes_on(&self) {
+    async fn assert_only_tail_continues(&self) {
         let before = self.bench.head();
         let head = self.l2.mine(20).number;
         let followed = |chain: &Value| {
@@ -158,156 +136,29 @@ impl Layers {
     }
 }
 
+/// The L1 is followed itself: its source is shared. A head below the one before dates nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_l1_that_stalls_stops_finality_and_nothing_else() {
-    let layers = Layers::new(Teller::Endpoints).await;
+async fn an_l1_that_lags_dates_nothing() {
+    let layers = Layers::new().await;
     let running = layers.bench.start();
-    // The history below the finalized block; what is safe waits for three blocks of L1.
     layers
         .bench
         .wait("the history", || layers.bench.head() == Some(79));
     layers.dated().await;
-    layers.l1.mine(2);
-    layers.dated().await;
-    assert_eq!(layers.bench.head(), Some(79), "two blocks were enough");
-    layers.l1.mine(1);
-    layers
-        .bench
-        .wait("what is safe", || layers.bench.head() == Some(90));
+    layers.confirm().await;
     let chain = layers
-        .health("well", |chain| chain["lastSafeBlock"] == 90)
+        .health("finality", |chain| chain["lastSafeBlock"] == 90)
         .await;
     assert_eq!(chain["lastSafeInclusion"]["l1Block"], 50, "{chain}");
-    // It answers, but stands still.
-    layers.assert_silent("its head stands at 53").await;
-    layers.assert_only_tail_goes_on().await;
-    layers.confirm().await;
-    // It is down, and back.
-    layers.l1_faults.always(RpcFault::Http500);
-    layers.assert_silent("HTTP 500").await;
-    layers.assert_only_tail_goes_on().await;
+    layers.l1_faults.always(RpcFault::HeadRegression);
+    layers.l1.mine(15);
+    layers.assert_silent("its head stands at").await;
+    layers.assert_only_tail_continues().await;
     layers.l1_faults.clear();
     layers.confirm().await;
     assert!(layers.bench.has("ingest_recovered"));
     running.stop();
-    let compared = layers
-        .bench
-        .json(&["verify", "--json", "--against-source", "--chain", "sim"]);
-    assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
-}
-
-/// More blocks wait for L1 than there is memory for. Those that it confirms leave at once and make room,
-/// although the tail is full before and after.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_full_tail_drains_as_l1_confirms_blocks() {
-    let l2 = EvmNode::new(EvmSpec::tiny(33), 3_000);
-    // The safe block is half as far behind the head, inside of what is held.
-    l2.set_finalized_depth(5_900);
-    let layers = Layers::of(l2, Teller::Endpoints, r#", "tailMib": 1"#).await;
-    let running = layers.bench.start();
-    layers.bench.wait_for_listener();
-    let full = |chain: &Value| {
-        let trouble = chain["error"].as_str().unwrap_or_default();
-        trouble.contains("raise tailMib")
-    };
-    layers.health("a full tail", full).await;
-    for _ in 0..3 {
-        layers.l2.mine(10);
-        layers.confirm().await;
-        layers.health("a full tail", full).await;
-    }
-    running.stop();
-}
-
-/// The L1 is followed itself: its source is shared. A head below the one before dates nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_l1_that_lags_dates_nothing() {
-    let layers = Layers::new(Teller::Chain).await;
-    let running = layers.bench.start();
-    layers
-        .bench
-        .wait("the history", || layers.bench.head() == Some(79));
-    layers.confirm().await;
-    layers.l1_faults.always(RpcFault::HeadRegression);
-    layers.l1.mine(15);
-    layers.assert_silent("its head stands at").await;
-    layers.assert_only_tail_goes_on().await;
-    layers.l1_faults.clear();
-    layers.confirm().await;
-    running.stop();
     let state = layers.bench.json(&["state", "--json"]);
     assert_eq!(state[1]["chain"], "below");
     assert!(state[1]["head"]["number"].as_u64().unwrap() > 45, "{state}");
-}
-
-/// After a restart the confirmations are waited for once more, and an L1 that is down holds up
-/// neither the start nor the tail, nor lets history through.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_restart_waits_for_the_confirmations_again() {
-    let layers = Layers::new(Teller::Endpoints).await;
-    let running = layers.bench.start();
-    layers
-        .bench
-        .wait("the history", || layers.bench.head() == Some(79));
-    layers.confirm().await;
-    running.kill();
-    layers.l1_faults.always(RpcFault::Http500);
-    // Far enough for history: the finalized block is above everything that is archived.
-    layers.l2.mine(40);
-    let running = layers.bench.start();
-    let told = || layers.bench.count("health_listening");
-    layers.bench.wait("the restart", || told() == 2);
-    layers.assert_silent("HTTP 500").await;
-    layers.assert_only_tail_goes_on().await;
-    assert_eq!(layers.bench.head(), Some(90));
-    layers.l1_faults.clear();
-    layers.confirm().await;
-    running.stop();
-    let compared = layers.bench.json(&["verify", "--json", "--against-source"]);
-    assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
-}
-
-/// Whoever is given for L1 must be on it.
-#[tokio::test(flavor = "multi_thread")]
-async fn another_chain_as_l1_is_refused_at_the_start() {
-    let layers = Layers::new(Teller::Endpoints).await;
-    let text = std::fs::read_to_string(&layers.bench.config).unwrap();
-    let other = text.replace(r#""l1ChainId": 31338"#, r#""l1ChainId": 5"#);
-    std::fs::write(&layers.bench.config, other).unwrap();
-    let output = layers.bench.output(&["run"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success());
-    assert!(said.contains("finality.l1RpcHttp: wrong chain"), "{said}");
-}
-
-/// What the safe block covers may become final before its hash is met, while the walk is still below
-/// it: it was fetched from any endpoint, also from one on another fork.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_mark_covers_comes_from_endpoints_that_have_the_mark() {
-    let layers = Layers::new(Teller::Endpoints).await;
-    // One says where the chain stands and delivers nothing, the other is on a fork above block 85.
-    let missing = |name: &str| MissingMethod {
-        name: name.to_owned(),
-        code: -32601,
-    };
-    let options = RpcOptions {
-        missing_methods: ["eth_getBlockReceipts", "eth_getLogs"].map(missing).into(),
-        ..RpcOptions::default()
-    };
-    let teller = RpcServer::start(layers.l2.clone(), options).await.unwrap();
-    let fork = EvmNode::new(EvmSpec::tiny(31), 100);
-    fork.set_finalized_depth(20);
-    fork.reorg(15);
-    let stale = RpcServer::start(fork, RpcOptions::default()).await.unwrap();
-    let both = format!(r#"["{}","{}"]"#, teller.url(), stale.url());
-    let one = format!(r#"["{}"]"#, layers._servers[0].url());
-    layers.bench.change(&one, &both);
-    let running = layers.bench.start();
-    layers
-        .bench
-        .wait("the history", || layers.bench.head() == Some(79));
-    let refused = |chain: &Value| chain.to_string().contains("another block 90 than");
-    let health = layers.health("the refusal", refused).await;
-    assert_eq!(health["queueDepth"], 0, "the fork was taken: {health}");
-    running.stop();
 }
