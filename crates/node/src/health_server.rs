@@ -194,6 +194,60 @@ pub(crate) async fn serve(
 mod tests {
     use super::*;
 
+    /// A chain whose endpoints do not exist, with an archive in this directory.
+    async fn chain_in(dir: &std::path::Path) -> RunningChain {
+        let text = serde_json::json!({ "dataDir": dir, "chains": [
+            {
+                "chainId": 31_337, "name": "sim", "rpcHttp": ["http://127.0.0.1:1"],
+                "rpcWs": ["ws://127.0.0.1:1"],
+            },
+        ] });
+        let mut settings = Settings::parse(&text.to_string(), false).unwrap();
+        let one = settings.chains.remove(0);
+        let place = settings.place(&one);
+        let chain = Chain::open(one.follow.clone(), &place).await.unwrap();
+        RunningChain::new(one, chain)
+    }
+
+    #[tokio::test]
+    async fn a_chain_without_a_good_round_for_long_is_not_ready_and_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let chain = chain_in(dir.path()).await;
+        let seconds_ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        chain.status().error = Some("HTTP 500".to_owned());
+        for (ago, is_ready) in [(29, true), (31, false)] {
+            chain.status().last_success = seconds_ago(ago);
+            let health = health_of(&chain);
+            assert_eq!(health.last_success_seconds, Some(ago));
+            assert_eq!(health.error.as_deref(), Some("HTTP 500"));
+            let reason = health.not_ready_reason;
+            let expected = (!is_ready).then_some("no round has ended well for 31 s: HTTP 500");
+            assert_eq!(reason.as_deref(), expected);
+        }
+    }
+
+    /// An endpoint that never answers used to look healthy for forty seconds, and the chain to be catching up.
+    #[tokio::test]
+    async fn a_source_that_does_not_answer_is_down_in_health() {
+        let dir = tempfile::tempdir().unwrap();
+        let chain = chain_in(dir.path()).await;
+        let now = Instant::now();
+        for (waited, http, error) in [
+            (4, ConnectionState::Healthy, None),
+            (
+                6,
+                ConnectionState::Down,
+                Some("the source has not answered for 6 s"),
+            ),
+        ] {
+            chain.status().request_started = now.checked_sub(Duration::from_secs(waited));
+            let health = health_of(&chain);
+            assert_eq!(health.rpc.http, http, "after {waited} s");
+            assert_eq!(health.rpc.ws, ConnectionState::Connecting);
+            assert_eq!(health.error.as_deref(), error);
+        }
+    }
+
     #[test]
     fn paths_stay_inside() {
         for (message, shown) in [

@@ -1,4 +1,5 @@
-//! Readiness as a probe sees it, while the chain's node is well, slow, failing and back again.
+//! Readiness as a probe sees it, while the chain's node is healthy, slow, failing and back again. What makes a
+//! chain not ready later is tested in `crates/node/src/health_server.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,14 +10,14 @@ mod support;
 
 use std::time::Duration;
 
-use chronolith_sim::evm::{EvmNode, EvmSpec, FaultSizes, Faults, RpcFault, RpcOptions, RpcServer};
+use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
 use serde_json::Value;
 use support::Bench;
 
 const DEPTH_5: &str = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chain_is_ready_after_its_first_good_round_and_a_blip_changes_nothing() {
+async fn a_chain_is_ready_after_its_first_good_round_and_brief_failures_change_nothing() {
     let node = EvmNode::new(EvmSpec::tiny(21), 60);
     let faults = Faults::new(21);
     let options = RpcOptions {
@@ -25,7 +26,8 @@ async fn a_chain_is_ready_after_its_first_good_round_and_a_blip_changes_nothing(
         ..RpcOptions::default()
     };
     let server = RpcServer::start(node.clone(), options).await.unwrap();
-    let bench = Bench::new(&[server.url()], DEPTH_5);
+    let more = format!(r#"{DEPTH_5}, "rpcWs": ["{}"]"#, server.ws_url());
+    let bench = Bench::new(&[server.url()], &more);
     let running = bench.start();
     bench.wait_for_listener();
     // Every answer takes a while, so the first round is still under way.
@@ -52,121 +54,28 @@ async fn a_chain_is_ready_after_its_first_good_round_and_a_blip_changes_nothing(
         assert_eq!(chain[field], expected, "{field} in {chain}");
     }
     assert_eq!(chain["rpc"]["http"], "healthy");
+    let is_subscribed = |_: u16, health: &Value| health["chains"][0]["rpc"]["ws"] == "healthy";
+    bench.until_health("the subscription", is_subscribed).await;
+    // Old names, for one release.
+    assert!(chain["lastSuccessSeconds"].is_number(), "{chain}");
+    assert_eq!(chain["lastGoodRoundSeconds"], chain["lastSuccessSeconds"]);
     // A few failures in a row: shown, but no reason to take the node out of service.
     faults.always(RpcFault::Http500);
     let down = |_: u16, health: &Value| health["chains"][0]["rpc"]["http"] == "down";
     bench.until_health("the failure", down).await;
     let (code, body) = bench.operations("/health/ready").await;
     assert_eq!(code, 200, "{body}");
+    // The process lives, and what is archived is still served.
+    let (code, _) = bench.operations("/health/live").await;
+    assert_eq!(code, 200);
+    bench.json(&["logs", "--json", "--to", "30"]);
     faults.clear();
     let head = node.mine(3).number;
     bench
         .until_health("the recovery", |code, health| {
-            code == 200 && health["chains"][0]["lastSeenBlock"] == head
+            let chain = &health["chains"][0];
+            code == 200 && chain["lastSeenBlock"] == head && chain["error"].is_null()
         })
         .await;
-    running.stop();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_round_that_fails_is_told_and_the_chain_stays_ready() {
-    let node = EvmNode::new(EvmSpec::tiny(23), 40);
-    let faults = Faults::new(23);
-    let options = RpcOptions {
-        faults: faults.clone(),
-        ..RpcOptions::default()
-    };
-    let server = RpcServer::start(node.clone(), options).await.unwrap();
-    let bench = Bench::new(&[server.url()], DEPTH_5);
-    let running = bench.start();
-    bench.wait_for_listener();
-    bench
-        .until_health("the first good round", |code, _| code == 200)
-        .await;
-    // Every block comes as another one than its receipts are of, so none can be taken.
-    faults.always(RpcFault::HashChange);
-    node.mine(1);
-    bench
-        .until_health("the failed round", |code, health| {
-            assert_eq!(code, 200, "{health}");
-            health["chains"][0]["error"].is_string()
-        })
-        .await;
-    faults.clear();
-    bench
-        .until_health("the recovery", |code, health| {
-            assert_eq!(code, 200, "{health}");
-            health["chains"][0]["error"].is_null()
-        })
-        .await;
-    running.stop();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_chain_without_a_good_round_for_long_is_not_ready_and_says_why() {
-    let node = EvmNode::new(EvmSpec::tiny(22), 40);
-    let faults = Faults::new(22);
-    let options = RpcOptions {
-        faults: faults.clone(),
-        ..RpcOptions::default()
-    };
-    let server = RpcServer::start(node, options).await.unwrap();
-    let bench = Bench::new(&[server.url()], DEPTH_5);
-    let running = bench.start();
-    bench.wait_for_listener();
-    bench
-        .until_health("the first good round", |code, _| code == 200)
-        .await;
-    faults.always(RpcFault::Http500);
-    let health = bench
-        .until_health("the loss of readiness", |code, _| code == 503)
-        .await;
-    let chain = &health["chains"][0];
-    let reason = chain["notReadyReason"].as_str().unwrap();
-    assert!(
-        reason.starts_with("no round has ended well for 3"),
-        "{reason}"
-    );
-    assert!(reason.contains("HTTP 500"), "{reason}");
-    assert!(chain["lastSuccessSeconds"].as_u64().unwrap() >= 30);
-    // Old names, for one release.
-    assert_eq!(chain["lastGoodRoundSeconds"], chain["lastSuccessSeconds"]);
-    assert_eq!(chain["trouble"], chain["error"]);
-    // What is archived is served on, and the process lives.
-    let (code, _) = bench.operations("/health/live").await;
-    assert_eq!(code, 200);
-    bench.json(&["logs", "--json", "--to", "30"]);
-    running.stop();
-}
-
-/// A node that takes questions and never answers used to be called healthy for forty seconds, and the chain
-/// to be catching up.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_hangs_is_told_long_before_it_times_out() {
-    let node = EvmNode::new(EvmSpec::tiny(22), 60);
-    let faults = Faults::new(22);
-    let options = RpcOptions {
-        faults: faults.clone(),
-        ..RpcOptions::default()
-    };
-    let server = RpcServer::start(node, options).await.unwrap();
-    let bench = Bench::new(&[server.url()], DEPTH_5);
-    let running = bench.start();
-    bench.wait_for_listener();
-    bench
-        .until_health("the first good round", |code, _| code == 200)
-        .await;
-    faults.set_sizes(FaultSizes {
-        slow_answer: Duration::from_secs(60),
-        ..faults.sizes()
-    });
-    faults.always(RpcFault::SlowAnswer);
-    let hangs = |_: u16, health: &Value| {
-        let chain = &health["chains"][0];
-        let trouble = chain["error"].as_str().unwrap_or_default();
-        chain["rpc"]["http"] == "down" && trouble.contains("the source has not answered for")
-    };
-    bench.until_health("the question that waits", hangs).await;
-    faults.clear();
     running.stop();
 }
