@@ -22,8 +22,8 @@ async fn a_probe_says_which_roots_hold() {
     let server = serve().await;
     let bench = Bench::new(&[], "");
     let output = bench.output(&["chain", "probe", &server.url(), "--json"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["chainId"], 31_337);
     assert_eq!(answer["verification"], "roots");
@@ -53,8 +53,8 @@ async fn recorded_blocks_are_what_the_endpoint_showed() {
         "--out",
         dir,
     ]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let read = |what: &str| {
         let text = std::fs::read_to_string(out.join(format!("31337/9.{what}.json"))).unwrap();
         serde_json::from_str::<Value>(&text).unwrap()
@@ -72,6 +72,6 @@ async fn recorded_blocks_are_what_the_endpoint_showed() {
         dir,
     ]);
     assert_eq!(missing.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
-    assert!(said.contains("block 999"), "{said}");
+    let stderr = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(stderr.contains("block 999"), "{stderr}");
 }

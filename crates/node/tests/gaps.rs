@@ -1,4 +1,4 @@
-//! A hole in the archive is found by whoever asks for everything: nothing ends at it and calls that all.
+//! A gap in the archive is found by every command over all blocks: none ends at it as if that were all.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -29,13 +29,13 @@ async fn archived(seed: u64, more: &str) -> (Bench, EvmNode, RpcServer) {
 #[track_caller]
 fn not_whole(bench: &Bench, words: &[&str]) -> Value {
     let output = bench.output(words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(3), "{words:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{words:?}: {stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_range_everything_is_meant_and_a_hole_is_one_finding() {
+async fn without_a_range_all_blocks_are_read_and_a_gap_is_one_finding() {
     let (bench, node, _server) = archived(71, "").await;
     put_island(&bench, &node, BlockRange::new(20, 60)).await;
     for words in [
@@ -54,11 +54,14 @@ async fn without_a_range_everything_is_meant_and_a_hole_is_one_finding() {
         assert!(what.contains("backfill --from 60 --to 149"), "{what}");
         assert!(found["contentRoot"].is_null());
     }
-    let asked = bench.output(&["logs", "--json"]);
-    let said = String::from_utf8_lossy(&asked.stderr).into_owned();
-    assert_eq!(asked.status.code(), Some(1), "{said}");
-    assert!(said.contains("blocks 60 to 149 are not covered"), "{said}");
-    // What the finding says mends it.
+    let output = bench.output(&["logs", "--json"]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("blocks 60 to 149 are not covered"),
+        "{stderr}"
+    );
+    // The command that the finding names fills the gap.
     bench.say(&["backfill", "--from", "60", "--to", "149"]);
     let found = bench.json(&["verify", "--json", "--against-source"]);
     assert!(found["contentRoot"].is_string(), "{found}");
@@ -80,9 +83,9 @@ async fn blocks_above_the_head_are_one_finding() {
     assert!(found["logs"].as_u64().unwrap() > 0, "nothing was read");
 }
 
-/// Blocks that came before more was kept lack it, and are read as far as they go.
+/// Blocks that came before a dataset was kept miss it, and are read as far as they go.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_by_now_and_lacking_is_found() {
+async fn a_dataset_that_older_blocks_miss_is_found() {
     let (bench, node, _server) = archived(73, "").await;
     bench.change(KEPT, r#""datasets": ["headers", "logs", "tx_hashes"]"#);
     node.mine(20);
@@ -118,7 +121,7 @@ async fn a_narrow_scope_is_covered_too() {
     let verified = bench.json(&["verify", "--json", "--against-source"]);
     assert_eq!(verified["level"], covered[0]["level"], "{verified}");
     assert!(verified["logs"].as_u64().unwrap() > 0, "{verified}");
-    // No block is a hole because some of its logs are not kept.
+    // No block is a gap because some of its logs are not kept.
     bench.change(KEPT, &format!(r#""mode": "streaming", {KEPT}"#));
     node.mine(10);
     bench.say(&["run", "--until-caught-up"]);

@@ -1,4 +1,4 @@
-//! What is said of levels: where they are lower than the chain allows, why, and what newest blocks have.
+//! How levels are reported: where they are lower than the chain allows, why, and the level of the newest blocks.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -15,8 +15,8 @@ use support::{Bench, serve};
 
 const DEPTH: &str = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
 
-/// Only the log and a metric told that a rule was dropped, and `state` called a chain whole whose
-/// receipts nobody could prove.
+/// Only the log and a metric reported that a rule was dropped, and `state` called a chain whole whose
+/// receipts could not be proven.
 #[tokio::test(flavor = "multi_thread")]
 async fn state_and_health_say_which_rules_were_dropped() {
     let node = EvmNode::new(EvmSpec::tiny(91), 60);
@@ -66,7 +66,7 @@ async fn state_and_health_say_which_rules_were_dropped() {
     assert_eq!(shown["droppedRules"], json!([]));
 }
 
-/// Transaction hashes that nobody proved were not called downgraded, because only logs were looked at, and
+/// Transaction hashes that were not proven were not called downgraded, because only logs were looked at, and
 /// only up to `receipts`.
 #[tokio::test(flavor = "multi_thread")]
 async fn state_compares_every_dataset_with_what_the_chain_allows() {
@@ -83,15 +83,15 @@ async fn state_compares_every_dataset_with_what_the_chain_allows() {
     );
     bench.change(r#", "verification": "receipts""#, "");
     let text = bench.say(&["state"]);
-    let said = "downgraded: the chain allows logs roots, tx_hashes roots\n";
-    assert!(text.contains(said), "{text}");
+    let expected = "downgraded: the chain allows logs roots, tx_hashes roots\n";
+    assert!(text.contains(expected), "{text}");
     let shown = bench.json(&["state", "--json"])[0].clone();
     let allowed =
         json!({ "clock": "linked", "headers": "linked", "logs": "roots", "tx_hashes": "roots" });
     assert_eq!(shown["allowed"], allowed);
 }
 
-/// Blocks that wait for finality were said to be at the level that the settings demand, `claimed` where they
+/// Blocks that wait for finality were reported at the level that the settings demand, `claimed` where they
 /// demand none, though each was proven before it was taken.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_carry_the_level_to_which_the_newest_blocks_were_proven() {
