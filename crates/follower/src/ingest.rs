@@ -31,7 +31,7 @@ use crate::{maintenance, walk};
 /// A source that contradicts itself for this long needs an operator.
 const LASTS_AFTER: Duration = Duration::from_secs(120);
 
-/// Follows a chain for ever, or to the end where its mode has one. Every failure is reported and retried:
+/// Follows a chain forever, or to the end where its mode has one. Every failure is reported and retried:
 /// one chain's error never affects another, and what is archived is still served.
 pub async fn run(chain: &Chain) -> anyhow::Result<()> {
     if chain.settings.mode == Mode::Streaming {
@@ -161,10 +161,16 @@ async fn catch_up(chain: &Chain) -> Result<(), FollowError> {
     finalize(chain, &observe(chain, &heads)).await?;
     if let Some(history) = missing_history(chain, &heads).await? {
         agreement::check(chain, history.anchor).await?;
+        let before = chain.archive.health().head;
         let filled = Box::pin(append::run(chain, &history)).await;
         chain.note_archived();
-        // Also after a failure: what was archived before it lies below everything known.
-        let reset = chain.reset_window();
+        // Also after a failure: what was archived before it lies below everything known. Where nothing was, the
+        // blocks of the tail are still the newest known ones.
+        let reset = if chain.archive.health().head == before {
+            Ok(())
+        } else {
+            chain.reset_window()
+        };
         filled?;
         reset?;
         if chain.is_at_end() {

@@ -71,6 +71,27 @@ async fn the_finalized_tag_decides_where_the_settings_say_so() {
     assert_archived(&chain.archive, &node, BlockRange::new(0, end)).await;
 }
 
+/// It was dropped with the first failed fetch, and answers ended at the archive until the fetch worked.
+#[tokio::test(start_paused = true)]
+async fn the_tail_stays_while_the_history_after_it_cannot_be_fetched() {
+    let node = node(7, 100);
+    let (ground, source) = (Ground::new(DEPTH_5), MemorySource::new(&[&node]));
+    let chain = ground.open(&source).await;
+    following(&chain, async {
+        until_archived(&chain, 95).await;
+        let known = chain.tail().head();
+        assert_eq!(known, Some(node.head()));
+        source.break_blocks(BlockRange::new(96, 161));
+        node.mine(60);
+        wait("the error", || chain.status().error.is_some()).await;
+        assert_eq!((chain.tail().head(), archived(&chain)), (known, Some(95)));
+        source.break_blocks(BlockRange::new(0, 0));
+        until_archived(&chain, 155).await;
+    })
+    .await;
+    assert_archived(&chain.archive, &node, BlockRange::new(0, 156)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn reorgs_roll_back_and_only_final_blocks_are_archived() {
     const CONFIRMATIONS: u64 = 12;
@@ -124,7 +145,7 @@ async fn a_replaced_final_block_halts_and_a_restart_does_not_end_that() {
 /// Ended in the middle of history, at any fetch, it continues from what is archived: nothing is lost and at
 /// most what was on its way is fetched again.
 #[tokio::test(start_paused = true)]
-async fn a_restart_in_the_middle_of_history_goes_on_from_there() {
+async fn a_restart_in_the_middle_of_history_continues_from_there() {
     let node = node(3, 3_000);
     let (ground, source) = (Ground::new(DEPTH_5), MemorySource::new(&[&node]));
     let mut heads = vec![None];
