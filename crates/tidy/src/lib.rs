@@ -6,6 +6,7 @@
 
 mod tree;
 
+pub mod defaults;
 pub mod edges;
 pub mod headers;
 pub mod length;

@@ -4,7 +4,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use chronolith_tidy::{
-    Finding, Tree, edges, headers, length, licences, manifests, paths, report, trace, words,
+    Finding, Tree, defaults, edges, headers, length, licences, manifests, paths, report, trace,
+    words,
 };
 
 /// Asks cargo for the whole dependency tree of the platform that we build for.
@@ -22,8 +23,8 @@ fn metadata(tree: &Tree) -> Result<serde_json::Value> {
         .current_dir(&tree.root)
         .output()
         .context("run cargo metadata")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cargo metadata failed: {said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo metadata failed: {message}");
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
@@ -102,6 +103,15 @@ fn no_unfinished_work() -> Result<()> {
 }
 
 #[test]
+fn defaults_hide_no_broken_invariant() -> Result<()> {
+    let tree = Tree::load()?;
+    let files = tree.with_extension("rs");
+    let findings: Vec<_> = files.flat_map(defaults::check).collect();
+    assert_none(&findings);
+    Ok(())
+}
+
+#[test]
 fn documents_name_only_what_exists() -> Result<()> {
     let tree = Tree::load()?;
     let exists = |path: &str| tree.root.join(path).exists();
@@ -114,7 +124,7 @@ fn documents_name_only_what_exists() -> Result<()> {
 }
 
 #[test]
-fn traceability_tables_are_whole() -> Result<()> {
+fn traceability_tables_are_complete() -> Result<()> {
     let tree = Tree::load()?;
     let load = |path: &str| tree.file(path).map(|file| file.text.clone());
     let tables: Vec<_> = tables(&tree).collect();

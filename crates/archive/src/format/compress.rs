@@ -106,6 +106,7 @@ pub(crate) fn train(samples: &[u8], sizes: &[usize]) -> Bytes {
 /// Learns a dictionary of at most this many bytes; empty where that cannot be done: too few or too
 /// uniform samples are an error to zstd. Without a dictionary frames are larger, and hold the same.
 pub(crate) fn train_to(samples: &[u8], sizes: &[usize], size: usize) -> Bytes {
+    // Default: no dictionary.
     zstd::dict::from_continuous(samples, sizes, size)
         .unwrap_or_default()
         .into()

@@ -29,7 +29,7 @@ pub(crate) fn digest(block: &Block, bodies: &[u8]) -> Hash32 {
     let mut part = |bytes: Option<&[u8]>| {
         let len = bytes.map_or(0, |bytes| bytes.len() as u64 + 1);
         hasher.update(&len.to_le_bytes());
-        // A part that is not kept adds its length alone, which is 0; an empty one has length 1.
+        // Default: a part that is not kept adds its length alone, which is 0; an empty one has length 1.
         hasher.update(bytes.unwrap_or_default());
     };
     part(block.payload.header.as_deref());

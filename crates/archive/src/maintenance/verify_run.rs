@@ -49,6 +49,7 @@ pub(crate) async fn holds_exactly(
     for entry in segments {
         let segment = objects.open(&entry.object).await?;
         let mut reader = BlockHashes::new(objects, &segment);
+        // Default: the segment has no block of the range.
         let inside = reader.range().intersect(&range).unwrap_or_default();
         for number in inside.start..inside.end {
             let mut take = |hash: &Hash32| keys.push(run.hashes.key(hash.prefix64()));

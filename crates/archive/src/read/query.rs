@@ -220,7 +220,7 @@ impl Run<'_> {
                 let mut candidates = plan.await?;
                 let mut ahead = None;
                 if candidates.rows_max() <= rows_ahead {
-                    // None is what is left when there are no candidates.
+                    // Default: there are no candidates left.
                     let ids = candidates
                         .next(objects, &segment)
                         .await?
