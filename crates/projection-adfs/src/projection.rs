@@ -5,7 +5,6 @@
 //! recorded as the first, or of the only one there is; else it stops the projection too.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use alloy_primitives::Address;
 use async_trait::async_trait;
@@ -16,6 +15,7 @@ use chronolith_projection::{
     chain_id,
 };
 use deadpool_postgres::Transaction;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -136,18 +136,14 @@ impl Adfs {
 
     /// The code of an implementation; none where it was not checked yet.
     async fn code_of(&self, implementation: &[u8; 20]) -> Result<Option<Code>> {
-        let cached = self.codes().get(implementation).copied();
+        let cached = self.codes.lock().get(implementation).copied();
         if cached.is_some() {
             return Ok(cached);
         }
         let read = codes::known(&self.database, self.place.chain).await?;
         let found = read.get(implementation).copied();
-        *self.codes() = read;
+        *self.codes.lock() = read;
         Ok(found)
-    }
-
-    fn codes(&self) -> MutexGuard<'_, Codes> {
-        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is in force before the first upgrade that is known.
@@ -417,13 +413,13 @@ impl Projection for Adfs {
 
     /// Paused while an upgrade of the chain as it is now is to an implementation without a version or with
     /// other code, and while the first version is unknown.
-    async fn stands_still(&self, view: &ChainView, reason: &str) -> Result<bool> {
+    async fn is_still_paused(&self, view: &ChainView, reason: &str) -> Result<bool> {
         let known = Known::default();
         if reason == NONE {
             return Ok(self.initial_version(&known).await?.is_none());
         }
         // The code may have been checked again.
-        self.codes().clear();
+        self.codes.lock().clear();
         let by_upgrade = [UNKNOWN, BYTECODE].contains(&reason);
         let Some(head) = view.head().filter(|_| by_upgrade) else {
             return Ok(true);

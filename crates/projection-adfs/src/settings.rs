@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_make_the_same_rows_are_told_from_others() {
+    fn settings_that_make_the_same_rows_are_equal_and_others_are_not() {
         let before = settings().to_json();
         let check = |change: &dyn Fn(&mut AdfsSettings), extends: bool, continues: bool| {
             let mut now = settings();

@@ -4,12 +4,11 @@
 //! the archive, once, and those above it from the blocks at hand. So an upgrade that is reorganised away
 //! is gone from here with its block.
 
-use std::sync::{Mutex, PoisonError};
-
 use chronolith_archive::Pinned;
 use chronolith_chain_view::ChainView;
 use chronolith_model::{BlockRange, Dataset, Hash32, Log};
 use chronolith_projection::{Error, LogSelection, Result};
+use parking_lot::Mutex;
 
 use crate::settings::UPGRADED;
 
@@ -133,17 +132,13 @@ impl Upgrades {
             hash: archive.block_by_number(through).await?.hash,
             epochs: epochs.clone(),
         };
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        *self.known.lock() = Some(known);
         Ok(Some(epochs))
     }
 
     /// What is known, if it is of this archive.
     async fn known(&self, archive: &Pinned) -> Result<Option<Known>> {
-        let known = self
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let known = self.known.lock().clone();
         let Some(known) = known else {
             return Ok(None);
         };

@@ -22,7 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The session settings of a writer. A commit is durable when it returns. A transaction that
-/// is left open is ended by the server, so that a process which hangs cannot hold a lock for ever. A
+/// is left open is ended by the server, so that a process which hangs cannot hold a lock forever. A
 /// whole stage fits into memory.
 const WRITER_SESSION: &str = "\
     SET SESSION TIME ZONE 'UTC'; \

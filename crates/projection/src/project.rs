@@ -70,7 +70,7 @@ pub trait Projection: Send + Sync {
         Ok(())
     }
     /// Whether the reason that it gave for its pause still holds.
-    async fn stands_still(&self, _view: &ChainView, _reason: &str) -> Result<bool> {
+    async fn is_still_paused(&self, _view: &ChainView, _reason: &str) -> Result<bool> {
         Ok(true)
     }
 }

@@ -288,7 +288,7 @@ impl Projector {
         let mut running = Vec::new();
         for (at, projection) in self.projections.iter().enumerate() {
             if let Some(reason) = paused.get(projection.name()) {
-                if projection.stands_still(view, reason).await? {
+                if projection.is_still_paused(view, reason).await? {
                     continue;
                 }
                 self.go_on(projection.name(), reason).await?;

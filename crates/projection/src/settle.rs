@@ -347,7 +347,7 @@ fn added_up(rows: &[Row]) -> Counts {
     all
 }
 
-/// The first of the blocks that lead to this one without a hole.
+/// The first of the blocks that lead to this one without a gap.
 fn linked_from(done: &Done, head: BlockRef) -> Option<u64> {
     let mut wanted = head.hash;
     let mut first = None;
