@@ -190,7 +190,7 @@ impl TailSnapshot {
     }
 }
 
-/// Whether the archive through its head and the tail above it are one chain without a hole. Where
+/// Whether the archive through its head and the tail above it are one chain without a gap. Where
 /// they are not, both are to be taken again.
 ///
 /// Tail blocks at or below the archive's head are not looked at, but for the one at its height,

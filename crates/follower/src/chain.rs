@@ -366,19 +366,19 @@ impl Chain {
 
     /// Blocks between the first that is wanted and one that is not of which nothing is archived, whatever
     /// is kept of the others.
-    pub fn holes_below(&self, end: u64) -> Vec<BlockRange> {
+    pub fn gaps_below(&self, end: u64) -> Vec<BlockRange> {
         let covered = self.archive.coverage(DatasetSet::CLOCK, None).into_iter();
         let ends = [BlockRange::new(end, end)];
-        let mut holes = Vec::new();
+        let mut gaps = Vec::new();
         let mut at = self.settings.start_block;
         for covered in covered.map(|(covered, _)| covered).chain(ends) {
             let until = covered.start.min(end);
             if at < until {
-                holes.push(BlockRange::new(at, until));
+                gaps.push(BlockRange::new(at, until));
             }
             at = at.max(covered.end);
         }
-        holes
+        gaps
     }
 
     /// The blocks above the archive as they are now.

@@ -99,7 +99,7 @@ mod tests {
         };
         let (before, ()) = tokio::join!(run(), async { control.close() });
         for answer in [before, run().await] {
-            assert_eq!(answer.expect("it waits for ever"), Err(Closed));
+            assert_eq!(answer.expect("it waits forever"), Err(Closed));
         }
     }
 }

@@ -114,7 +114,7 @@ impl L1 {
         }
     }
 
-    /// Follows the head for ever.
+    /// Follows the head forever.
     pub async fn follow(&self) -> Infallible {
         loop {
             let changed = self.changed.notified();

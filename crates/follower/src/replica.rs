@@ -16,7 +16,7 @@ pub const REFRESH_EVERY: Duration = Duration::from_millis(250);
 /// Blocks that the tail may hold: a writer that lags more must catch up first.
 const BLOCKS_MAX: u64 = 10_000;
 
-/// Follows the head for ever.
+/// Follows the head forever.
 pub async fn run(chain: &Chain) {
     tokio::select! {
         () = chain.source.listen() => {}

@@ -272,7 +272,7 @@ pub(crate) enum ArchiveCommand {
     /// Make a lost state again from what the objects say of themselves.
     ///
     /// From a block that is known to be right, segments are followed back by their hash links. Segments
-    /// below a hole are used where the source has their last block. What is left over is listed, not guessed
+    /// below a gap are used where the source has their last block. What is left over is listed, not guessed
     /// at: the archive is halted until an operator has looked, and these objects stay until `resume
     /// --drop-undecided`. A kept version of the state is the start where its newest block is the newest that
     /// is known to be right. Where a state is there but damaged, or names a damaged catalog, move the file

@@ -186,7 +186,7 @@ async fn register(projector: &Projector) -> Result<bool> {
     }
 }
 
-/// Follows a chain's newest blocks for ever.
+/// Follows a chain's newest blocks forever.
 pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
     let mut moves = chain.moves();
     let mut following = Following::default();
@@ -246,7 +246,7 @@ async fn step(
     }
 }
 
-/// Reads the state of projections for ever.
+/// Reads the state of projections forever.
 pub(crate) async fn watch(database: Option<&Database>, chains: &[Arc<RunningChain>]) {
     let Some(database) = database else {
         return std::future::pending().await;
@@ -297,7 +297,7 @@ async fn look(database: &Database) -> Result<(Vec<ChainState>, Vec<LeaseReport>)
         .unwrap_or_else(late)
 }
 
-/// Works on jobs of a chain for ever.
+/// Works on jobs of a chain forever.
 pub(crate) async fn work(projector: &Projector, chain: &Chain) {
     let mut settled = projector.settled();
     let mut backoff = BACKOFF;

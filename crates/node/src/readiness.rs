@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_round_without_trouble_is_said_to_catch_up() {
+    fn a_long_round_without_errors_is_reported_as_catching_up() {
         let reason = why_not_ready(&Facts {
             halt: None,
             since_good: None,

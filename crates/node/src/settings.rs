@@ -308,7 +308,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     };
     ensure!(
         portal_alone.is_none() || !finality.tags().safe,
-        "finality: a portal does not tell what is safe: give rpcHttp as well, or use mode finalized"
+        "finality: a portal reports no safe block: give rpcHttp as well, or use mode finalized"
     );
     let datasets = datasets::datasets(raw.datasets.as_deref(), portal.as_ref(), portal_alone)?;
     let adfs = adfs::contract(&raw, &shared.adfs)?;

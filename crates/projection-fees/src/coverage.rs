@@ -10,7 +10,7 @@ pub struct FeeCoverage {
     pub chain: u64,
     /// The first block whose events count.
     pub from_block: u64,
-    /// The last block through which every event is there, from the first on without a hole; none
+    /// The last block through which every event is there, from the first on without a gap; none
     /// where not even the first block is.
     pub through_block: Option<u64>,
     /// The last block that is final.

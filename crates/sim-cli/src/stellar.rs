@@ -104,7 +104,7 @@ pub(crate) async fn stellar_core(options: &StellarCore) -> Result<()> {
     }
     match options.what {
         CoreCommand::Version => {}
-        CoreCommand::NewDb => CoreState::anew(&process.directory)?.save(&process.directory)?,
+        CoreCommand::NewDb => CoreState::reset(&process.directory)?.save(&process.directory)?,
         CoreCommand::OfflineInfo => process.print_info()?,
         CoreCommand::Catchup { ledgers, stream } => process.catchup(ledgers, &stream).await?,
         CoreCommand::Run { stream } => process.run(&stream).await?,
@@ -199,7 +199,7 @@ impl Process {
         self.save(&writing.state)
     }
 
-    /// Writes ledgers for ever: those up to the head at once, the others as they are closed.
+    /// Writes ledgers forever: those up to the head at once, the others as they are closed.
     async fn run(&self, stream: &CoreStream) -> Result<()> {
         let state = self.state()?;
         let chain = StellarChain::new(self.conf.chain.clone());

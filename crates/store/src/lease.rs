@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_and_oneself_are_not_waited_for() {
+    async fn no_holder_and_oneself_are_not_waited_for() {
         for take_over in [TakeOver::Wait, TakeOver::NoWait] {
             let (outcome, seconds) = waited(&MemoryMeta::new(), take_over).await;
             assert_eq!((outcome.unwrap(), seconds), (None, 0));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_exclusive_handle_waits_for_nobody() {
+    async fn an_exclusive_handle_waits_for_no_lease() {
         let root = tempfile::tempdir().unwrap();
         let meta = FileMeta::open_writer(root.path()).unwrap();
         meta.swap(None, Bytes::from_static(b"other 1"))

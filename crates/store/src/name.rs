@@ -55,7 +55,7 @@ pub(crate) fn check_len(name: &str, arrived: u64, expected: u64) -> Result<()> {
     )))
 }
 
-/// Refuses to continue an object in which there may be a hole.
+/// Refuses to continue an object in which there may be a gap.
 pub(crate) fn earlier_write_failed(name: &str) -> Error {
     Error::conflict(format!(
         "an earlier write of this object failed (name={name})"

@@ -224,7 +224,7 @@ mod tests {
 
     /// Frames of several packs wait together: the one that is damaged is named.
     #[test]
-    fn the_frame_that_cannot_be_unpacked_is_told() {
+    fn the_frame_that_cannot_be_decompressed_is_named() {
         let packer = Packer::new(Bytes::new(), 1);
         let contents = [vec![1; 40], vec![2; 50]];
         let packed = pack_again(&contents, &packer).unwrap();

@@ -278,8 +278,8 @@ impl Plan<'_> {
         let mut runs = self.catalog.runs.iter().filter(inside);
         match status.txhash {
             TxHashPhase::BuildingIndex => {
-                if let Some(hole) = Covering::of(span, &self.catalog.runs).hole {
-                    return Some(Step::MakeRun(hole));
+                if let Some(gap) = Covering::of(span, &self.catalog.runs).gap {
+                    return Some(Step::MakeRun(gap));
                 }
                 let at_once = usize::try_from(many(self.settings)).unwrap_or(usize::MAX);
                 let runs: Vec<_> = runs.take(at_once).cloned().collect();

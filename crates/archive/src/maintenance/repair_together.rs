@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_before_or_behind() {
+    fn what_is_outside_is_before_or_after() {
         let all = |range: (u64, u64), other: (u64, u64)| -> Vec<(u64, u64)> {
             let (range, other) = (
                 BlockRange::new(range.0, range.1),

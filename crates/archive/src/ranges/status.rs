@@ -244,31 +244,31 @@ pub(crate) struct Covering {
     count: usize,
     last: Option<String>,
     /// The first blocks that no run covers.
-    pub(crate) hole: Option<BlockRange>,
+    pub(crate) gap: Option<BlockRange>,
 }
 
 impl Covering {
     pub(crate) fn of(span: BlockRange, runs: &[Arc<RunEntry>]) -> Self {
-        let (mut count, mut last, mut at, mut hole) = (0, None, span.start, None);
+        let (mut count, mut last, mut at, mut gap) = (0, None, span.start, None);
         // They are sorted by their first block.
         for run in runs
             .iter()
             .filter(|run| run.range.intersect(&span).is_some())
         {
-            if run.range.start > at && hole.is_none() {
-                hole = Some(BlockRange::new(at, run.range.start));
+            if run.range.start > at && gap.is_none() {
+                gap = Some(BlockRange::new(at, run.range.start));
             }
             at = at.max(run.range.end);
             (count, last) = (count + 1, Some(run.object.name.clone()));
         }
-        if at < span.end && hole.is_none() {
-            hole = Some(BlockRange::new(at, span.end));
+        if at < span.end && gap.is_none() {
+            gap = Some(BlockRange::new(at, span.end));
         }
-        Self { count, last, hole }
+        Self { count, last, gap }
     }
 
     /// Whether one run covers everything.
     pub(crate) fn is_one(&self) -> bool {
-        self.count == 1 && self.hole.is_none()
+        self.count == 1 && self.gap.is_none()
     }
 }

@@ -257,7 +257,7 @@ pub(super) fn missing(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
     let next = chain.archive_next();
     let gaps = match chain.end_block() {
         Some(end) => chain.missing_below(next.min(end.saturating_add(1))),
-        None => chain.holes_below(next),
+        None => chain.gaps_below(next),
     };
     let geometry = chain.archive.geometry();
     let mut by_range: BTreeMap<u64, Vec<BlockRange>> = BTreeMap::new();

@@ -38,7 +38,7 @@ pub async fn fill_once(chain: &Chain) -> Result<()> {
     bounded::fill_all(chain, one, None, OnFatal::Exit).await
 }
 
-/// Fills gaps for ever, one range at a time: new blocks come first.
+/// Fills gaps forever, one range at a time: new blocks come first.
 async fn fill_gaps(chain: &Chain) -> Infallible {
     let mut backoff = BACKOFF;
     let mut error: Option<FollowError> = None;

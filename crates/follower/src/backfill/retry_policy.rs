@@ -113,7 +113,7 @@ mod tests {
         })
     }
 
-    /// After how many attempts it is abandoned; none where it is tried for ever.
+    /// After how many attempts it is abandoned; none where it is tried forever.
     fn attempts(error: &FollowError, is_stellar: bool, on_fatal: OnFatal) -> Option<u32> {
         let mut budget = RetryBudget::default();
         let recovery = recovery(error, is_stellar, on_fatal);

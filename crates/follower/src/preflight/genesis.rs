@@ -1,4 +1,4 @@
-//! The chain's first block, kept with its archive: an archive is of one chain for ever.
+//! The chain's first block, kept with its archive: an archive is of one chain forever.
 //!
 //! A chain id does not identify a chain: private chains share theirs, and a chain that starts again keeps its
 //! own. The hash of block 0 does, so it is recorded once and compared at every start: in

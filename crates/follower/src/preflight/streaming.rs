@@ -43,7 +43,7 @@ pub async fn check(chain: &Chain) -> Result<()> {
              --start-ledger {start} --end-ledger {end}"
         );
     };
-    let missing = chain.holes_below(head.saturating_add(1));
+    let missing = chain.gaps_below(head.saturating_add(1));
     let found = Found {
         geometry: ranges.geometry,
         start,

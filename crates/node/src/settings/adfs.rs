@@ -145,7 +145,7 @@ pub(super) fn kept(
     };
     ensure!(
         portal_alone.is_none(),
-        "contractAddress: the updates are in transactions, and a portal does not tell all of them: give \
+        "contractAddress: the updates are in transactions, and a portal does not deliver all of them: give \
          rpcHttp as well"
     );
     let wanted = match raw.datasets {
@@ -216,7 +216,7 @@ mod tests {
 
     /// What is asked for is kept beside what the contract needs.
     #[test]
-    fn no_more_is_kept_than_is_asked_for() {
+    fn no_more_is_kept_than_is_requested() {
         let start = r#""startBlock": 19000000"#;
         let of = |more: &str| {
             let settings = parse(&[(start, &format!("{start}, {more}"))]).unwrap();

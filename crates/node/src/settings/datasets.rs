@@ -37,7 +37,7 @@ fn named(names: &[String], portal_alone: Option<&PortalSettings>) -> Result<Data
     let whole = set.contains(Dataset::Headers) || set.contains(Dataset::Transactions);
     ensure!(
         !whole || portal_alone.is_none(),
-        "datasets: headers and transactions need rpcHttp, a portal does not tell all of them"
+        "datasets: headers and transactions need rpcHttp, a portal does not deliver all of them"
     );
     Ok(set)
 }

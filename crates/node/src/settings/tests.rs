@@ -79,7 +79,7 @@ fn a_portal_beside_endpoints_is_for_history() {
 }
 
 #[test]
-fn a_portal_alone_is_asked_at_most_once_a_second() {
+fn a_portal_alone_is_polled_at_most_once_a_second() {
     let poll = |source: &str, poll_ms: u64| {
         let text = format!(r#"{{"chains":[{{"name":"base","pollMs":{poll_ms}{source}}}]}}"#);
         Settings::parse(&text, false).unwrap().chains[0].poll
@@ -297,7 +297,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"chains":[{"name":"base","finality":{"mode":"safe"}}]}"#,
-        "a portal does not tell what is safe",
+        "a portal reports no safe block",
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"mode":"sometimes"}]}"#,
@@ -348,7 +348,7 @@ fn no_url_is_printed() {
 
 /// The chain below is the one that is followed, else whoever is named for it.
 #[test]
-fn the_head_of_the_chain_below_has_one_teller() {
+fn the_head_of_l1_comes_from_one_place() {
     let dual = |more: &str| {
         format!(
             r#""finality":{{"mode":"dual_source","l2Depth":1,"l1Confirmations":1{more}}},"rpcHttp":["http://a"]"#

@@ -1,4 +1,4 @@
-//! Connections: a bounded number, and none for ever.
+//! Connections: a bounded number, and none forever.
 //!
 //! A client that sends its headers slowly, or does not read the response, is disconnected: its
 //! connection would hold memory without limit.

@@ -39,7 +39,7 @@ pub(super) struct ChainUnderTest {
     pub(super) wanted: u64,
     pub(super) events: Events,
     reorg_percent: u32,
-    /// The highest head there ever was: what lies deep enough below it is final for ever.
+    /// The highest head there ever was: what lies deep enough below it is final forever.
     highest: u64,
     since_reorg: u64,
 }

@@ -294,7 +294,7 @@ mod tests {
 
     /// Sparse, dense, and far more than one a block: the mean is what was requested.
     #[test]
-    fn a_thousand_blocks_have_about_as_many_as_was_asked_for() {
+    fn a_thousand_blocks_have_about_as_many_as_was_requested() {
         for rate in [0_u32, 120, 904, 1_000, 100_000] {
             let spec = FeesSpec::per_thousand_blocks(rate);
             let blocks = 20_000_000 / u64::from(rate.max(1_000));

@@ -136,7 +136,7 @@ fn proves_more(other: &[Fetched], first: &[Fetched]) -> bool {
 mod tests {
     use super::*;
 
-    /// On a chain with other rules every block would be requested at every endpoint, for ever.
+    /// On a chain with other rules every block would be requested at every endpoint, forever.
     #[tokio::test(start_paused = true)]
     async fn asking_in_vain_ends_for_a_while() {
         let elsewhere = Elsewhere::default();

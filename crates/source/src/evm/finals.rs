@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_word_counts_for_a_while_and_differences_are_told() {
+    async fn an_answer_counts_for_a_while_and_differences_are_reported() {
         let mut known = Known::default();
         let tip = heads(1_000, Some(1_000));
         let two = vec![("two".into(), heads(1_000, Some(936)))];

@@ -83,7 +83,7 @@ impl HeadListener {
         was_there
     }
 
-    /// Listens for ever. After a connection that ended or never announced a head comes the next endpoint.
+    /// Listens forever. After a connection that ended or never announced a head comes the next endpoint.
     pub(crate) async fn listen(&self) {
         let mut backoff = RECONNECT;
         for url in self.urls.iter().cycle() {

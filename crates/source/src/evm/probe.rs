@@ -181,7 +181,7 @@ mod tests {
 
     /// A recorded block of a chain is probed to what its recording says.
     #[test]
-    fn a_recorded_block_tells_its_rules() {
+    fn a_recorded_block_shows_its_rules() {
         let folder =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/evm-chains");
         if !folder.is_dir() {

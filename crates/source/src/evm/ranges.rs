@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn heavy_receipts_are_asked_for_a_few_at_a_time() {
+    fn heavy_receipts_are_requested_a_few_at_a_time() {
         let spans = Spans::new(RangeSettings::default(), 8);
         spans.received(10, 10 * 400_000);
         assert_eq!(spans.for_receipts(), 20);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_told_without_what_may_be_a_key() {
+    fn a_host_is_printed_without_what_may_be_a_key() {
         for (url, name) in [
             ("https://provider.example/KEY", "provider.example"),
             ("https://0f3c9a7b.provider.example", "…provider.example"),

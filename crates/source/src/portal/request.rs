@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_asked_for_than_is_wanted() {
+    fn no_more_is_requested_than_is_wanted() {
         let bare = request(&want(&[], Scope::All));
         let block = json!({"number": true, "hash": true, "parentHash": true, "timestamp": true});
         let expected = json!({

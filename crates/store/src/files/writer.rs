@@ -70,7 +70,7 @@ pub(super) struct FileWriter {
     inner: Arc<Inner>,
     name: String,
     /// Away while bytes are written; a write that failed or was dropped never brings it back, and
-    /// so the object can never be finished with a hole in it.
+    /// so the object can never be finished with a gap in it.
     file: Option<TmpFile>,
     buffer: Vec<Bytes>,
     buffered: usize,

@@ -32,7 +32,7 @@ pub(super) struct ObjectWriter {
     buffer: Vec<Bytes>,
     buffered: usize,
     arrived: u64,
-    /// A write failed or was dropped: there may be a hole.
+    /// A write failed or was dropped: there may be a gap.
     broken: bool,
 }
 

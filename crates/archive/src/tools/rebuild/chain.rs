@@ -1,8 +1,8 @@
 //! Which segments belong to the archive: those that lead from the anchor backwards, and further
 //! islands whose last block is confirmed.
 //!
-//! A backfill fills several ranges at the same time, and a lost object leaves a hole. What lies below a
-//! hole is not linked to the anchor, and is as good as anything above it once its last block is known
+//! A backfill fills several ranges at the same time, and a lost object leaves a gap. What lies below a
+//! gap is not linked to the anchor, and is as good as anything above it once its last block is known
 //! to be the chain's.
 
 use std::cmp::Reverse;

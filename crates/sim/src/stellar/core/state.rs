@@ -28,7 +28,7 @@ impl CoreState {
     ///
     /// # Errors
     /// When the old one cannot be read.
-    pub fn anew(directory: &Path) -> io::Result<Self> {
+    pub fn reset(directory: &Path) -> io::Result<Self> {
         let old = Self::load(directory)?;
         let (reached, struck) = old.map_or((0, Vec::new()), |old| (old.reached, old.struck));
         Ok(Self {

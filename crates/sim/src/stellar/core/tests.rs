@@ -79,8 +79,11 @@ fn frames_are_ledgers_of_the_chain() {
 #[test]
 fn catchup_means_what_it_means_to_core() {
     let chain = StellarChain::new(StellarSettings::new(4));
-    let check = |asked, from_checkpoint, expected: RangeInclusive<u32>| {
-        assert_eq!(catchup_ledgers(&chain, asked, from_checkpoint), expected);
+    let check = |requested, from_checkpoint, expected: RangeInclusive<u32>| {
+        assert_eq!(
+            catchup_ledgers(&chain, requested, from_checkpoint),
+            expected
+        );
     };
     check((100, 11), false, 90..=100);
     check((100, 11), true, 64..=100);
@@ -144,13 +147,13 @@ fn settings_are_checked_and_those_of_core_are_let_be() {
 fn a_new_database_remembers_what_went_wrong() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(CoreState::load(directory.path()).unwrap(), None);
-    let mut state = CoreState::anew(directory.path()).unwrap();
+    let mut state = CoreState::reset(directory.path()).unwrap();
     assert_eq!((state.lcl, state.struck.len()), (1, 0));
     state.lcl = 77;
     state.strike(1);
     state.strike(1);
     state.save(directory.path()).unwrap();
     assert_eq!(CoreState::load(directory.path()).unwrap(), Some(state));
-    let again = CoreState::anew(directory.path()).unwrap();
+    let again = CoreState::reset(directory.path()).unwrap();
     assert_eq!((again.lcl, again.struck), (1, vec![0, 2]));
 }

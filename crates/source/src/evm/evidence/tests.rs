@@ -56,7 +56,7 @@ async fn endpoints_that_fail_differently_speak_against_one_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lone_endpoint_is_asked_again_for_a_while() {
+async fn a_lone_endpoint_is_queried_again_for_a_while() {
     let [one, _] = names();
     let alone = [one.clone()];
     let evidence = Evidence::default();
@@ -192,10 +192,10 @@ async fn seconds_until_dropped(source: &EvmSource, rule: Rule) -> u64 {
     panic!("never");
 }
 
-/// An endpoint without receipts can never fail their root: the chain stood still for ever, and the only
+/// An endpoint without receipts can never fail their root: the chain stood still forever, and the only
 /// endpoint that shows receipts was called a liar.
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_cannot_be_asked_holds_no_rule_up() {
+async fn an_endpoint_that_cannot_be_queried_holds_no_rule_up() {
     let both = source(2);
     let [strong, weak] = both.pool.endpoints() else {
         panic!("two endpoints");

@@ -279,7 +279,7 @@ fn a_state_sync_where_none_can_be_is_refused() {
     assert_eq!(refusal.rule, Some(Rule::ReceiptsRoot));
 }
 
-/// Two honest clients of an odd chain failed differently for ever: by the order in which they write
+/// Two honest clients of an odd chain failed differently forever: by the order in which they write
 /// fields, and by the place where a parser gave up.
 #[test]
 fn clients_that_show_the_same_block_fail_alike() {

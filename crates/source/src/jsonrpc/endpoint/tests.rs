@@ -47,7 +47,7 @@ fn hostile_text_is_cut_where_it_is_kept() {
     assert!(error.len() < 1_200, "{} bytes", error.len());
 }
 
-/// A refusal of one bad hour kept requests small for ever.
+/// A refusal of one bad hour kept requests small forever.
 #[test]
 fn batches_grow_again_after_many_good_requests() {
     let endpoint = endpoint();
@@ -69,7 +69,7 @@ fn batches_grow_again_after_many_good_requests() {
 
 /// An endpoint that once denied a method counted as one without it until the next start.
 #[tokio::test(start_paused = true)]
-async fn what_an_endpoint_lacks_is_asked_for_again_after_a_pause() {
+async fn a_missing_method_is_requested_again_after_a_pause() {
     let endpoint = endpoint();
     assert!(endpoint.has("eth_getBlockReceipts"));
     assert!(endpoint.is_missing("eth_getBlockReceipts"));

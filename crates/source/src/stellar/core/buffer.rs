@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_looks_learns_that_core_had_more_than_was_taken() {
+    async fn readers_learn_that_core_had_more_than_was_taken() {
         let buffer = buffer(2);
         for number in 2..21 {
             assert!(buffer.push(ledger(number), 1));

@@ -101,9 +101,9 @@ NODE_IS_VALIDATOR=true
     }
 
     /// SDF's own files for captive core have no DATABASE: core kept everything in memory, began elsewhere after
-    /// each start, and the program said for ever that another ledger came in place of the one that was due.
+    /// each start, and the program said forever that another ledger came in place of the one that was due.
     #[test]
-    fn what_core_cannot_work_with_is_said_with_the_line_to_change() {
+    fn unusable_settings_of_core_are_refused_with_the_line_to_change() {
         assert_eq!(checked("", ""), Ok(Vec::new()));
         for (from, to, expected) in [
             (
@@ -131,7 +131,7 @@ NODE_IS_VALIDATOR=true
     }
 
     #[test]
-    fn events_that_core_would_leave_out_are_said() {
+    fn events_that_core_would_leave_out_are_reported() {
         for (name, _) in EVENTS {
             let error = checked(name, "OTHER").unwrap();
             assert_eq!(error.len(), 1, "{error:?}");

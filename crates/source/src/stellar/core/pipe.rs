@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_was_written_is_read_whoever_ends_first() {
+    fn all_that_was_written_is_read_in_any_order_of_ends() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         // Nobody ever writes.

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn core_tells_where_it_stands() {
+    fn core_reports_its_position() {
         let at = "2026-01-01T00:00:00.000 GABCD [Ledger INFO]";
         for (line, expected) in [
             (
@@ -320,7 +320,7 @@ mod tests {
     /// Core was killed while it wrote its database. It gets a signal first, and has time; one that does not listen
     /// is killed after that.
     #[test]
-    fn core_is_asked_to_end_before_it_is_killed() {
+    fn core_is_requested_to_end_before_it_is_killed() {
         for (trap, patience, is_requested) in [
             ("trap 'echo asked > asked; exit 0' INT", END_PATIENCE, true),
             ("trap '' INT", Duration::from_millis(50), false),

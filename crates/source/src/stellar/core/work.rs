@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn core_goes_on_from_where_it_is_near() {
+    fn core_continues_from_where_it_is_near() {
         for (closed, from, expected) in [
             (1, 2, true),
             (1, 3, false),

@@ -102,7 +102,7 @@ impl Http {
         while let Some(piece) = answer.chunk().await.map_err(failed)? {
             fits((body.len() + piece.len()) as u64, most)?;
             body.extend_from_slice(&piece);
-            // Pauses are short where bytes come one by one, and the whole takes for ever.
+            // Pauses are short where bytes come one by one, and the whole takes forever.
             if is_too_slow(began.elapsed(), body.len()) {
                 return Err(Failure::Unavailable("it came too slowly".to_owned()));
             }

@@ -48,7 +48,7 @@ pub(crate) struct Reader {
     rewritten: AtomicBool,
     /// The newest object that was seen.
     newest: Mutex<Option<Batch>>,
-    /// When objects after a hole were last searched for.
+    /// When objects after a gap were last searched for.
     looked_ahead: Mutex<Option<Instant>>,
     /// Fetches that meet in an object read it once.
     opened: Cache<Batch, Arc<Opened>, Weight>,
@@ -181,7 +181,7 @@ impl Reader {
             )));
         }
         let last = self.search_from(first).await?;
-        match self.after_hole(&last).await? {
+        match self.after_gap(&last).await? {
             // A request for what is missing fails.
             Some(there) => Ok(self.search_from(there).await?.last()),
             None => Ok(last.last()),
@@ -197,17 +197,17 @@ impl Reader {
         Ok(search)
     }
 
-    /// An object after a hole at the end of what was found, if there is one. That takes requests, and
-    /// hardly any lake has a hole: it is looked for at first, and then seldom.
-    async fn after_hole(&self, last: &Search) -> Result<Option<Batch>> {
+    /// An object after a gap at the end of what was found, if there is one. That takes requests, and
+    /// hardly any lake has a gap: it is looked for at first, and then seldom.
+    async fn after_gap(&self, last: &Search) -> Result<Option<Batch>> {
         if !self.is_look_ahead_due() {
             return Ok(None);
         }
-        for batch in last.after_hole() {
+        for batch in last.after_gap() {
             if self.has(batch).await? {
                 let (missing, there) = (self.layout.next(last.last()), self.key(batch));
                 let missing = missing.map(|batch| self.key(batch)).unwrap_or_default();
-                tracing::warn!(endpoint = NAME, missing, there, "the lake has a hole");
+                tracing::warn!(endpoint = NAME, missing, there, "the lake has a gap");
                 return Ok(Some(batch));
             }
         }

@@ -146,7 +146,7 @@ mod tests {
 
     /// A request that was refused has a reason, and the reason was lost together with the URL.
     #[tokio::test]
-    async fn a_refused_request_tells_why_and_not_where() {
+    async fn a_refused_request_says_why_and_not_where() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let server = std::thread::spawn(move || {

@@ -2,7 +2,7 @@
 
 use super::keys::{Batch, Layout};
 
-/// How far after the last object others are searched for: it may end at a hole.
+/// How far after the last object others are searched for: it may end at a gap.
 const AHEAD: [u32; 6] = [2, 3, 5, 9, 17, 33];
 
 /// Looks for the last object that is there, of objects without a gap between them: in steps that double,
@@ -53,8 +53,8 @@ impl Search {
         self.batch(self.there)
     }
 
-    /// Objects that are there if the last is followed by a hole, and not if the lake ends with it.
-    pub(crate) fn after_hole(&self) -> impl Iterator<Item = Batch> {
+    /// Objects that are there if the last is followed by a gap, and not if the lake ends with it.
+    pub(crate) fn after_gap(&self) -> impl Iterator<Item = Batch> {
         let highest = u32::MAX / self.layout.ledgers_per_batch();
         let ahead = AHEAD.into_iter().map(|step| self.there.checked_add(step));
         let ahead = ahead.flatten().filter(move |number| *number <= highest);
@@ -103,7 +103,7 @@ mod tests {
         let after = |ledgers_per_batch: u32, last: u32| {
             let layout = Layout::new(ledgers_per_batch, 1).unwrap();
             let search = Search::from(layout, layout.batch_of(last));
-            let starts = search.after_hole().map(|batch| batch.start);
+            let starts = search.after_gap().map(|batch| batch.start);
             starts.collect::<Vec<_>>()
         };
         assert_eq!(after(1, 100), [102, 103, 105, 109, 117, 133]);

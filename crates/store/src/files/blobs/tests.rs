@@ -42,7 +42,7 @@ async fn a_reader_sees_what_a_writer_puts_and_changes_nothing() {
 
 /// A second writer must not take the first one's unfinished objects for leftovers.
 #[tokio::test]
-async fn leftovers_are_removed_only_when_nobody_writes() {
+async fn leftovers_are_removed_only_when_no_process_writes() {
     let root = tempfile::tempdir().unwrap();
     let tmp = root.path().join("tmp");
     let first = FileBlobs::open_writer(root.path()).unwrap();

@@ -153,8 +153,8 @@ async fn a_writer_that_slept_through_a_loss_does_not_win() {
         let stale = Bytes::from_static(b"stale");
         let outcome = sleeper.swap(Some(Version(100)), stale).await;
         assert!(matches!(outcome, Err(Error::Corrupt { .. })), "{outcome:?}");
-        let said = outcome.unwrap_err().to_string();
-        assert!(said.contains("open it again"), "{said}");
+        let message = outcome.unwrap_err().to_string();
+        assert!(message.contains("open it again"), "{message}");
         assert!(matches!(sleeper.load().await, Err(Error::Corrupt { .. })));
         assert!(matches!(
             sleeper.watch(Some(Version(100))).await,
@@ -187,7 +187,7 @@ async fn versions_of_two_lineages_are_not_mixed_up() {
 
 /// Numbers directly in `state` are read and continue where they are.
 #[tokio::test]
-async fn a_record_from_before_lineages_goes_on() {
+async fn a_record_from_before_lineages_continues() {
     let store = Faulty::new();
     let meta = open(&store);
     for number in 7..=9 {

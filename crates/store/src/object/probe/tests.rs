@@ -48,7 +48,7 @@ async fn a_store_that_cannot_be_reached_is_not_judged() {
 /// One answer of the race got lost, and the program ended with "nobody won, try again". Where answers
 /// are lost now and then it hardly ever started. What is there shows who won.
 #[tokio::test]
-async fn answers_that_get_lost_are_asked_for_again() {
+async fn answers_that_get_lost_are_requested_again() {
     for fault in [Fault::LandsButBreaks, Fault::LosesAnswers] {
         let (outcome, left) = probe(fault).await;
         outcome.unwrap();
