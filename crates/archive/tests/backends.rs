@@ -45,8 +45,11 @@ async fn check_lost(stores: &Stores, lost: Stores, settings: &Settings) {
             panic!("{refused:?}")
         };
         assert!(before.contains(object), "{object}");
-        let said = refused.unwrap_err().to_string();
-        assert!(said.contains("chronolith archive rebuild-state"), "{said}");
+        let message = refused.unwrap_err().to_string();
+        assert!(
+            message.contains("chronolith archive rebuild-state"),
+            "{message}"
+        );
     }
     assert!(matches!(
         has_state(&lost.place()).await,

@@ -95,11 +95,11 @@ async fn a_block_that_is_listed_before_its_transactions_is_refused() {
     all.truncate(number as usize - 1);
     let refused = take(&archive, all).await.unwrap_err();
     let expected = (number, BlockFault::TxOrder);
-    let told = match refused {
+    let reported = match refused {
         Error::BadBlock { number, fault } => Some((number, fault)),
         _ => None,
     };
-    assert_eq!(told, Some(expected));
+    assert_eq!(reported, Some(expected));
 }
 
 /// What names the block is not kept, so the block is not listed.

@@ -158,7 +158,7 @@ async fn an_absent_term_reads_tables_and_one_dictionary_page_and_no_payload() {
 }
 
 #[tokio::test]
-async fn a_rare_match_costs_a_few_reads_in_each_segment_and_none_when_asked_again() {
+async fn a_rare_match_costs_a_few_reads_in_each_segment_and_none_when_repeated() {
     let counted = Counted::build(150).await;
     let oracle = oracle_of(&counted.chain, counted.range);
     for occurs in [1, 2, 3] {

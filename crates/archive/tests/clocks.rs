@@ -121,7 +121,7 @@ async fn every_time_and_hash_finds_its_block() {
 
 /// A hash in the wrong place has no checksum of its own block, and the root tells the rest.
 #[tokio::test]
-async fn a_flipped_hash_is_damage_to_whoever_reads_it() {
+async fn a_flipped_hash_is_damage_to_every_reader() {
     let (chain, stores) = (tiny_chain(63), Stores::memory());
     let archive = filled(&stores, &chain, &[100]).await;
     let number = 500;

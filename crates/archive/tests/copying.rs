@@ -35,8 +35,8 @@ async fn copy(
     from: &Stores,
     to: &Stores,
 ) -> chronolith_archive::Result<chronolith_archive::Copied> {
-    let told = &mut |_: Inspected| {};
-    copy_archive(&place(from), &place(to), settings().chain, told).await
+    let ignored = &mut |_: Inspected| {};
+    copy_archive(&place(from), &place(to), settings().chain, ignored).await
 }
 
 async fn is_whole(archive: &Archive, range: BlockRange) -> bool {
@@ -45,7 +45,7 @@ async fn is_whole(archive: &Archive, range: BlockRange) -> bool {
 }
 
 #[tokio::test]
-async fn a_second_copy_takes_only_what_is_new_and_mends_what_rotted() {
+async fn a_second_copy_takes_only_what_is_new_and_repairs_what_rotted() {
     let (chain, from, to) = (tiny_chain(81), Stores::memory(), Stores::memory());
     let archive = from.writer(&settings()).await;
     ingest(&archive, &chain, BlockRange::new(0, 200), &[5]).await;
@@ -92,8 +92,8 @@ async fn what_does_not_fit_is_refused() {
     assert!(matches!(none, Err(Error::Invalid(_))), "{none:?}");
     let archive = from.writer(&settings()).await;
     ingest(&archive, &chain, BlockRange::new(0, 100), &[5]).await;
-    let told = &mut |_: Inspected| {};
-    let other = copy_archive(&place(&from), &place(&to), ChainId(8), told).await;
+    let ignored = &mut |_: Inspected| {};
+    let other = copy_archive(&place(&from), &place(&to), ChainId(8), ignored).await;
     assert!(matches!(other, Err(Error::Invalid(_))), "{other:?}");
     let occupied = Stores::memory();
     occupied.writer(&settings()).await;
@@ -131,8 +131,8 @@ async fn a_newer_copy_is_not_replaced_by_an_older_state() {
         copy(&from, &newer).await.unwrap();
         let kept = newer.meta.load().await.unwrap();
         let refused = copy(&older, &newer).await;
-        let said = refused.unwrap_err().to_string();
-        assert!(said.contains("a newer copy"), "{said}");
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("a newer copy"), "{message}");
         assert_eq!(newer.meta.load().await.unwrap(), kept);
         let range = BlockRange::new(0, end);
         assert!(is_whole(&newer.reader(&settings()).await, range).await);

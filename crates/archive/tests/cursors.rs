@@ -90,7 +90,7 @@ async fn pages_meet_across_seals_merges_collections_and_restarts() {
 }
 
 #[tokio::test]
-async fn a_cursor_on_a_replaced_block_conflicts_and_one_below_goes_on() {
+async fn a_cursor_on_a_replaced_block_conflicts_and_one_below_continues() {
     let chain = tiny_chain(72);
     let fork = chain.fork(30, 1);
     for order in [Order::Ascending, Order::Descending] {

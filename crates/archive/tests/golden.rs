@@ -3,7 +3,7 @@
 //!
 //! Those of the newest version are made once, by
 //! `CHRONOLITH_BLESS=1 cargo test -p chronolith-archive --test golden` where they are not there yet,
-//! and stay as they are for ever: a version that can no longer read them has lost somebody's archive.
+//! and stay as they are forever: a version that can no longer read them has lost somebody's archive.
 //! What they must answer comes from the simulated chain of the same seed, so that stays, too.
 #![allow(
     clippy::unwrap_used,

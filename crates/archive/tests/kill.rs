@@ -130,14 +130,14 @@ async fn writer_process() {
 
 /// What killed processes have said so far.
 #[derive(Debug, Default)]
-struct Said {
+struct WriterLog {
     acknowledged: AtomicU64,
     maintained: AtomicU64,
     removed: AtomicU64,
 }
 
-impl Said {
-    fn hear(&self, line: &str) {
+impl WriterLog {
+    fn record(&self, line: &str) {
         let Some((what, number)) = line.split_once(' ') else {
             return;
         };
@@ -164,7 +164,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(directory: &Path, (life, steps): (u64, u64), said: &Arc<Said>) -> Self {
+    fn start(directory: &Path, (life, steps): (u64, u64), log: &Arc<WriterLog>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "writer_process", "--nocapture"]);
         command
@@ -173,11 +173,11 @@ impl Writer {
             .env(STEPS, steps.to_string());
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(process.stdout.take().unwrap());
-        let said = said.clone();
+        let log = log.clone();
         let hearing = std::thread::spawn(move || {
             out.lines()
                 .map_while(Result::ok)
-                .for_each(|line| said.hear(&line));
+                .for_each(|line| log.record(&line));
         });
         Self {
             process,
@@ -231,8 +231,8 @@ impl Witness {
     }
 
     /// Asks once. What was acknowledged before must be there.
-    async fn ask(&mut self, said: &Said) {
-        let acknowledged = said.acknowledged.load(Ordering::SeqCst);
+    async fn ask(&mut self, log: &WriterLog) {
+        let acknowledged = log.acknowledged.load(Ordering::SeqCst);
         self.archive.refresh().await.unwrap();
         let head = self.archive.indexed_finalized_head();
         assert!(
@@ -261,14 +261,14 @@ impl Witness {
     }
 
     /// Opens the directory for writing, as the next process would, and looks at all of it.
-    async fn check_killed(&mut self, directory: &Path, said: &Said) {
+    async fn check_killed(&mut self, directory: &Path, log: &WriterLog) {
         let archive = open_writer(directory).await;
         let Some(head) = archive.indexed_finalized_head() else {
-            assert_eq!(said.acknowledged.load(Ordering::SeqCst), 0);
+            assert_eq!(log.acknowledged.load(Ordering::SeqCst), 0);
             return;
         };
         assert!(Some(head) >= self.head);
-        assert!(head >= said.acknowledged.load(Ordering::SeqCst));
+        assert!(head >= log.acknowledged.load(Ordering::SeqCst));
         self.learn(head);
         self.assert_range(&archive, BlockRange::new(0, head + 1))
             .await;
@@ -290,7 +290,7 @@ fn leftovers(directory: &Path) -> u64 {
 async fn a_killed_writer_loses_nothing_that_it_acknowledged() {
     println!("seed {SEED}");
     let root = tempfile::tempdir().unwrap();
-    let said = Arc::new(Said::default());
+    let log = Arc::new(WriterLog::default());
     let mut moments = StdRng::seed_from_u64(SEED);
     let mut witness = Witness {
         archive: open_reader(root.path()).await,
@@ -304,21 +304,21 @@ async fn a_killed_writer_loses_nothing_that_it_acknowledged() {
     for life in 0..KILLS {
         let long = life % LONG_LIFE_EVERY == LONG_LIFE_EVERY - 1;
         let steps = moments.random_range(if long { LONG_LIFE_STEPS } else { LIFE_STEPS });
-        let mut writer = Writer::start(root.path(), (life, steps), &said);
+        let mut writer = Writer::start(root.path(), (life, steps), &log);
         while writer.is_alive() {
-            witness.ask(&said).await;
+            witness.ask(&log).await;
         }
         drop(writer);
         cut_short += u64::from(leftovers(root.path()) > 0);
-        witness.check_killed(root.path(), &said).await;
+        witness.check_killed(root.path(), &log).await;
     }
     assert!(
         cut_short >= KILLS_WITHIN_A_WRITE,
         "too few kills hit a write: this proved nothing"
     );
     let (maintained, removed) = (
-        said.maintained.load(Ordering::SeqCst),
-        said.removed.load(Ordering::SeqCst),
+        log.maintained.load(Ordering::SeqCst),
+        log.removed.load(Ordering::SeqCst),
     );
     println!(
         "{KILLS} kills, {cut_short} within a write of an object; head {:?}, {maintained} steps of \

@@ -216,7 +216,7 @@ async fn named_bodies_lie_beside_all_of_them() {
 
 /// A pack with some bodies is rebuilt with the same ones.
 #[tokio::test]
-async fn a_pack_of_named_bodies_is_mended() {
+async fn a_pack_of_named_bodies_is_repaired() {
     let chain = tiny_chain(1);
     let [emitter, _] = emitters(&chain);
     let stores = Stores::memory();

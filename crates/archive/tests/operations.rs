@@ -522,7 +522,7 @@ async fn an_older_writer_is_fenced_and_loses_nothing_for_the_newer() {
 /// A segment says one thing about all of its blocks, so what lies unsealed when the settings change
 /// is sealed as it was.
 #[tokio::test]
-async fn changed_settings_do_not_change_what_is_said_of_older_blocks() {
+async fn changed_settings_do_not_change_what_is_reported_of_older_blocks() {
     let chain = tiny_chain(33);
     let stores = Stores::memory();
     let plain = tiny_settings();
@@ -551,7 +551,7 @@ async fn changed_settings_do_not_change_what_is_said_of_older_blocks() {
 }
 
 #[tokio::test]
-async fn a_writer_halts_on_damage_that_it_needs_and_goes_on_serving() {
+async fn a_writer_halts_on_damage_that_it_needs_and_still_serves() {
     let chain = tiny_chain(34);
     let stores = Stores::memory();
     let settings = tiny_settings();

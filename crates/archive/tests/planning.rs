@@ -94,15 +94,15 @@ async fn the_rarest_clause_decides_how_many_rows_are_looked_at() {
     let common = filled.logs.iter();
     let common = common.filter(|log| log.topic(0) == Some(&filled.common));
     assert!(common.count() > filled.logs.len() / 3, "not a common topic");
-    let mut asked = 0;
+    let mut requested = 0;
     for occurs in 1..=6 {
         for value in filled.rare(occurs, true) {
             let both = filter(&[Some(&filled.common), Some(&value)]);
             assert_eq!(filled.candidates(&both).await, (occurs, occurs as u64));
-            asked += 1;
+            requested += 1;
         }
     }
-    assert!(asked > 20, "only {asked} rare terms");
+    assert!(requested > 20, "only {requested} rare terms");
 }
 
 /// The index could rule these rows out, for a page of a third of all logs. Looking at the rows
@@ -110,15 +110,15 @@ async fn the_rarest_clause_decides_how_many_rows_are_looked_at() {
 #[tokio::test]
 async fn a_common_clause_is_left_to_the_check_of_the_rows_that_are_left() {
     let filled = Filled::new().await;
-    let mut asked = 0;
+    let mut requested = 0;
     for occurs in 1..=2 {
         for value in filled.rare(occurs, false) {
             let both = filter(&[Some(&filled.common), Some(&value)]);
             assert_eq!(filled.candidates(&both).await, (0, occurs as u64));
-            asked += 1;
+            requested += 1;
         }
     }
-    assert!(asked > 20, "only {asked} rare terms");
+    assert!(requested > 20, "only {requested} rare terms");
 }
 
 #[tokio::test]

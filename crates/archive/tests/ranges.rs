@@ -311,7 +311,7 @@ async fn a_damaged_segment_fails_its_range_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_range_that_failed_is_mended_and_tried_again() {
+async fn a_range_that_failed_is_repaired_and_retried() {
     let (chain, stores) = (tiny_chain(70), Stores::memory());
     let archive = stores.writer(&range_settings()).await;
     append(&archive, &chain, blocks(2, 50), 5, 1).await;
@@ -404,7 +404,7 @@ async fn until(archive: &Archive, phase: TxHashPhase) {
 }
 
 #[tokio::test]
-async fn a_run_that_lacks_a_hash_is_found_out_and_made_anew() {
+async fn a_run_without_one_hash_is_found_and_rebuilt() {
     let (chain, stores) = (tiny_chain(67), Stores::memory());
     let archive = stores.writer(&range_settings()).await;
     append(&archive, &chain, blocks(2, 50), 5, 1).await;

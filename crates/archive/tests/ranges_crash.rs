@@ -158,12 +158,12 @@ async fn run_matrix(fault: Fault) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transition_goes_on_after_a_crash_before_any_operation() {
+async fn a_transition_continues_after_a_crash_before_any_operation() {
     run_matrix(Fault::CrashBefore).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transition_goes_on_after_a_crash_behind_any_operation() {
+async fn a_transition_continues_after_a_crash_after_any_operation() {
     run_matrix(Fault::CrashAfter).await;
 }
 

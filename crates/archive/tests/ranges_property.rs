@@ -57,7 +57,7 @@ fn refused_below_the_live_run(outcome: Result<(), Error>) {
     }
 }
 
-async fn mend(archive: &Archive, chain: &SimChain, number: u64) -> Result<(), Error> {
+async fn repair_object(archive: &Archive, chain: &SimChain, number: u64) -> Result<(), Error> {
     let Some(object) = archive.segments_of(number).into_iter().next() else {
         return Ok(());
     };
@@ -74,7 +74,7 @@ async fn run(seed: u64, acts: &[Act]) {
     append(&archive, &chain, BlockRange::one(START), 1, 1).await;
     for act in acts {
         let head = archive.health().head.unwrap().number;
-        let told: AuditEntry = audit(9, "test");
+        let entry: AuditEntry = audit(9, "test");
         match *act {
             Act::Append(blocks, size) => {
                 let new = BlockRange::new(head + 1, head + 1 + blocks);
@@ -85,12 +85,12 @@ async fn run(seed: u64, acts: &[Act]) {
                 fill(&archive, &chain, range, 3).await.unwrap();
             }
             Act::Rewind(back) => {
-                let rewound = archive.rewind(head.saturating_sub(back), told).await;
+                let rewound = archive.rewind(head.saturating_sub(back), entry).await;
                 refused_below_the_live_run(rewound);
             }
             Act::Prune(kept) => {
                 let below = head.saturating_sub(kept);
-                archive.prune(below, told).await.unwrap();
+                archive.prune(below, entry).await.unwrap();
             }
             Act::Maintain(steps) => {
                 for _ in 0..steps {
@@ -98,7 +98,7 @@ async fn run(seed: u64, acts: &[Act]) {
                 }
             }
             Act::Reopen => archive = stores.writer(&range_settings()).await,
-            Act::Mend(number) => mend(&archive, &chain, number).await.unwrap(),
+            Act::Mend(number) => repair_object(&archive, &chain, number).await.unwrap(),
         }
         check_counts(&archive, &chain).await;
     }

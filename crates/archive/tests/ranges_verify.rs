@@ -192,8 +192,11 @@ async fn a_hash_that_is_missing_in_any_slice_is_found_out() {
             matches!(answer, Err(Error::NotCovered { .. })),
             "{answer:?}"
         );
-        let told = audit(5, "mend");
-        archive.rebuild_run(&found[0].object, told).await.unwrap();
+        let reported = audit(5, "mend");
+        archive
+            .rebuild_run(&found[0].object, reported)
+            .await
+            .unwrap();
         archive.retry_range(0, audit(6, "retry")).await.unwrap();
         let answer = archive.transaction_by_hash(&hash).await.unwrap();
         assert_eq!(answer.map(|place| place.block.number), Some(number));
@@ -261,7 +264,7 @@ async fn blocks_are_taken_back_while_their_range_is_verified() {
 }
 
 #[tokio::test]
-async fn a_segment_is_made_anew_while_its_range_is_verified() {
+async fn a_segment_is_rebuilt_while_its_range_is_verified() {
     let (chain, stores) = (tiny_chain(90), Stores::memory());
     let gate = Arc::new(Gate::default());
     let archive = hooked(&stores, gate.hook()).writer(&range_settings()).await;
@@ -289,7 +292,7 @@ async fn a_segment_is_made_anew_while_its_range_is_verified() {
 }
 
 #[tokio::test]
-async fn ingest_goes_on_while_the_run_of_a_range_is_made_anew() {
+async fn ingest_continues_while_the_run_of_a_range_is_rebuilt() {
     let (chain, stores) = (tiny_chain(91), Stores::memory());
     let gate = Arc::new(Gate::default());
     let archive = stores.writer(&range_settings()).await;

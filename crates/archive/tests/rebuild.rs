@@ -136,13 +136,13 @@ async fn hashes_that_are_gone_are_not_covered_rather_than_not_found() {
 /// Several ranges are filled at the same time, and a lost object leaves a hole. A rebuilt state followed
 /// the links down to the first hole: all below it was undecided, and gone five minutes after `resume`.
 #[tokio::test]
-async fn islands_below_a_hole_are_used_where_their_end_is_confirmed() {
+async fn islands_below_a_gap_are_used_where_their_end_is_confirmed() {
     let chain = tiny_chain(43);
     let (stores, settings) = islands(&chain).await;
     let lost = stores.without_state();
-    let asked = Mutex::new(Vec::new());
+    let requested = Mutex::new(Vec::new());
     let confirm = async |block: BlockRef| {
-        asked.lock().unwrap().push(block.number);
+        requested.lock().unwrap().push(block.number);
         Ok(chain.block_ref(block.number) == block)
     };
     let anchor = chain.block_ref(299);
@@ -152,9 +152,9 @@ async fn islands_below_a_hole_are_used_where_their_end_is_confirmed() {
     let held = [BlockRange::new(0, 40), BlockRange::new(90, 150)];
     assert_eq!(report.islands, held, "{report:?}");
     assert_eq!(report.unlinked, [], "{report:?}");
-    let asked = asked.into_inner().unwrap();
+    let requested = requested.into_inner().unwrap();
     assert_eq!(
-        asked,
+        requested,
         [149, 39],
         "the end of each island is enough to ask for"
     );
@@ -273,11 +273,11 @@ async fn a_kept_version_of_the_state_is_the_start_where_it_fits() {
     let stores = open();
     let archive = stores.writer(&tiny_settings()).await;
     ingest(&archive, &chain, range, &[9]).await;
-    let told = AuditEntry {
+    let reported = AuditEntry {
         at: 4,
         act: "somebody looked".to_owned(),
     };
-    archive.resume(told.clone()).await.unwrap();
+    archive.resume(reported.clone()).await.unwrap();
     let (root, health) = (archive.content_root(range).await.unwrap(), archive.health());
     drop(archive);
     drop(stores);
@@ -295,7 +295,7 @@ async fn a_kept_version_of_the_state_is_the_start_where_it_fits() {
     let archive = stores.reader(&tiny_settings()).await;
     assert_eq!(archive.content_root(range).await.unwrap(), root);
     let rebuilt = archive.health();
-    assert!(rebuilt.audit.contains(&told), "{rebuilt:?}");
+    assert!(rebuilt.audit.contains(&reported), "{rebuilt:?}");
     assert_eq!(rebuilt.tiers, health.tiers);
     drop(archive);
     drop(stores);
@@ -304,7 +304,7 @@ async fn a_kept_version_of_the_state_is_the_start_where_it_fits() {
     let old = std::fs::read(folder.path().join("state")).unwrap();
     let stores = open();
     let archive = stores.writer(&tiny_settings()).await;
-    archive.resume(told.clone()).await.unwrap();
+    archive.resume(reported.clone()).await.unwrap();
     ingest(&archive, &chain, BlockRange::new(120, 150), &[9]).await;
     drop(archive);
     drop(stores);

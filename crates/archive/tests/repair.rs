@@ -68,18 +68,22 @@ async fn named(archive: &Archive, stores: &Stores) -> BTreeMap<String, Vec<u8>> 
 
 async fn inspect(archive: &Archive) -> Vec<DamagedObject> {
     let mut reached = None;
-    let told = &mut |done: chronolith_archive::Inspected| reached = Some(done);
-    let found = archive.inspect(BLOCKS, told).await.unwrap();
+    let reported = &mut |done: chronolith_archive::Inspected| reached = Some(done);
+    let found = archive.inspect(BLOCKS, reported).await.unwrap();
     let reached = reached.unwrap();
     assert_eq!(reached.bytes, reached.bytes_all);
     found
 }
 
-async fn mend(archive: &Archive, damaged: &DamagedObject, blocks: Vec<Block>) -> Result<()> {
-    mend_as(archive, damaged, blocks, Proof::CLAIMED).await
+async fn repair_object(
+    archive: &Archive,
+    damaged: &DamagedObject,
+    blocks: Vec<Block>,
+) -> Result<()> {
+    repair_object_as(archive, damaged, blocks, Proof::CLAIMED).await
 }
 
-async fn mend_as(
+async fn repair_object_as(
     archive: &Archive,
     damaged: &DamagedObject,
     blocks: Vec<Block>,
@@ -144,7 +148,7 @@ fn offsets(bytes: &[u8]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn damage_in_every_section_of_every_object_is_found_and_mended() {
+async fn damage_in_every_section_of_every_object_is_found_and_repaired() {
     let (stores, chain) = whole().await;
     let archive = stores.writer(&settings()).await;
     assert_eq!(inspect(&archive).await, []);
@@ -188,7 +192,7 @@ async fn damage_in_every_section_of_every_object_is_found_and_mended() {
         }
         let found = inspect(&archive).await;
         assert_eq!(found.len(), 1, "{name}: {found:?}");
-        mend(&archive, &found[0], blocks_of(&chain, &found[0]))
+        repair_object(&archive, &found[0], blocks_of(&chain, &found[0]))
             .await
             .unwrap();
         *mended.entry(name[..4].to_owned()).or_default() += 1;
@@ -211,7 +215,7 @@ async fn damage_in_every_section_of_every_object_is_found_and_mended() {
 
 /// All segments of an archive are gone: the catalog still knows what they held.
 #[tokio::test]
-async fn everything_lost_but_the_catalog_is_mended() {
+async fn everything_lost_but_the_catalog_is_repaired() {
     let (stores, chain) = whole().await;
     let archive = stores.writer(&settings()).await;
     let root = archive.content_root(BLOCKS).await.unwrap();
@@ -229,7 +233,7 @@ async fn everything_lost_but_the_catalog_is_mended() {
             .iter()
             .filter(|one| one.object.sort == sort)
         {
-            mend(&archive, damaged, blocks_of(&chain, damaged))
+            repair_object(&archive, damaged, blocks_of(&chain, damaged))
                 .await
                 .unwrap();
         }
@@ -283,7 +287,7 @@ async fn other_blocks_never_replace_what_was_published() {
         ] {
             let fork: Vec<Block> = chain.fork(at, seed).blocks(range).collect();
             for level in [Proof::CLAIMED, Proof::of_logs(Verification::Receipts)] {
-                let refused = mend_as(&archive, &lost, fork.clone(), level).await;
+                let refused = repair_object_as(&archive, &lost, fork.clone(), level).await;
                 let links = matches!(
                     refused,
                     Err(Error::BadParent { .. } | Error::FinalityViolation { .. })
@@ -305,13 +309,13 @@ async fn other_content_needs_a_better_proof_and_no_block_is_proven_less() {
     let (archive, chain, lost) = with_lost_segment(Lost::OneSegment).await;
     let mut wrong = blocks_of(&chain, &lost);
     wrong.iter_mut().for_each(|block| block.logs.clear());
-    let refused = mend(&archive, &lost, wrong).await;
+    let refused = repair_object(&archive, &lost, wrong).await;
     assert!(
         matches!(refused, Err(Error::OtherContent { .. })),
         "{refused:?}"
     );
     let right = blocks_of(&chain, &lost);
-    mend_as(
+    repair_object_as(
         &archive,
         &lost,
         right.clone(),
@@ -321,7 +325,7 @@ async fn other_content_needs_a_better_proof_and_no_block_is_proven_less() {
     .unwrap();
     assert_equals(&archive, &chain, BLOCKS).await;
     // The same object is not mended twice, and what is proven by receipts stays so.
-    let again = mend_as(
+    let again = repair_object_as(
         &archive,
         &lost,
         right.clone(),
@@ -334,7 +338,7 @@ async fn other_content_needs_a_better_proof_and_no_block_is_proven_less() {
         object: now,
         reason: String::new(),
     };
-    let refused = mend(&archive, &less, blocks_of(&chain, &less))
+    let refused = repair_object(&archive, &less, blocks_of(&chain, &less))
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("proven less far"), "{refused}");
@@ -380,7 +384,7 @@ async fn assert_levels(archive: &Archive, chain: &SimChain) -> u64 {
 /// A segment that is rebuilt keeps the payload that packs hold, and says no more of it than before. To replace
 /// both takes one edit, which leaves what reaches beyond the blocks as it was.
 #[tokio::test]
-async fn a_segment_is_mended_over_the_payload_that_packs_hold() {
+async fn a_segment_is_repaired_over_the_payload_that_packs_hold() {
     let (stores, chain, other) = with_other_payload().await;
     let archive = stores.writer(&settings()).await;
     let root = archive.content_root(BLOCKS).await.unwrap();
@@ -391,7 +395,7 @@ async fn a_segment_is_mended_over_the_payload_that_packs_hold() {
     let archive = stores.writer(&settings()).await;
     let found = inspect(&archive).await.remove(0);
     let blocks = blocks_of(&chain, &found);
-    mend_as(&archive, &found, blocks.clone(), Proof::ROOTS)
+    repair_object_as(&archive, &found, blocks.clone(), Proof::ROOTS)
         .await
         .unwrap();
     assert_eq!(archive.content_root(BLOCKS).await.unwrap(), root);
@@ -477,7 +481,7 @@ async fn another_form_is_replaced_by_what_is_wholly_proven() {
         let objects: Vec<_> = damaged.iter().map(|one| one.object.clone()).collect();
         for proof in [Proof::of_logs(Verification::Receipts), Proof::ROOTS] {
             for one in damaged.iter().filter(|one| archive.names(&one.object)) {
-                let refused = mend_as(&archive, one, blocks_of(&chain, one), proof).await;
+                let refused = repair_object_as(&archive, one, blocks_of(&chain, one), proof).await;
                 assert!(refused.is_err(), "{one:?} was mended alone");
                 let mut fill = archive
                     .repair_together(&one.object, &objects, audit())
@@ -505,7 +509,7 @@ async fn another_form_is_replaced_by_what_is_wholly_proven() {
 
 /// A pack with payload of another archive passes every checksum. Digests tell that it is not this segment's.
 #[tokio::test]
-async fn a_pack_that_does_not_fit_its_segment_is_found_and_mended() {
+async fn a_pack_that_does_not_fit_its_segment_is_found_and_repaired() {
     let chain = tiny_chain(73);
     let mut stores = Vec::new();
     for fill in [1_u8, 2] {
@@ -541,7 +545,7 @@ async fn a_pack_that_does_not_fit_its_segment_is_found_and_mended() {
         block
     });
     let reason = String::new();
-    mend(
+    repair_object(
         &archive,
         &DamagedObject { object, reason },
         blocks.collect(),
@@ -553,7 +557,7 @@ async fn a_pack_that_does_not_fit_its_segment_is_found_and_mended() {
 
 /// A damaged batch halts ingest. It is mended all the same, and ingest continues after a resume.
 #[tokio::test]
-async fn a_halted_archive_is_mended() {
+async fn a_halted_archive_is_repaired() {
     let (stores, chain) = whole().await;
     let archive = stores.writer(&settings()).await;
     let objects = named(&archive, &stores).await;
@@ -572,7 +576,7 @@ async fn a_halted_archive_is_mended() {
         .await;
     assert!(matches!(halted, Err(Error::Corrupt { .. })), "{halted:?}");
     for damaged in inspect(&archive).await {
-        mend(&archive, &damaged, blocks_of(&chain, &damaged))
+        repair_object(&archive, &damaged, blocks_of(&chain, &damaged))
             .await
             .unwrap();
     }
@@ -591,7 +595,7 @@ async fn a_halted_archive_is_mended() {
 /// At every operation of mending, in both forms: the object is damaged still, or it is rebuilt. By
 /// default a third of them is tried, with `CHRONOLITH_TORTURE=1` all.
 #[tokio::test]
-async fn mending_that_is_interrupted_changes_nothing_or_all() {
+async fn an_interrupted_repair_changes_nothing_or_all() {
     let torture = std::env::var_os("CHRONOLITH_TORTURE").is_some_and(|value| value == "1");
     let stride = if torture { 1 } else { 3 };
     let (stores, chain) = whole().await;
@@ -614,7 +618,7 @@ async fn mending_that_is_interrupted_changes_nothing_or_all() {
                 meta: Arc::new(FaultyMeta::new(stores.meta.clone(), plan.clone())),
                 blobs: Arc::new(FaultyBlobs::new(stores.blobs.clone(), plan)),
             };
-            let done = mend_anything(&faulty, &chain).await;
+            let done = repair_any(&faulty, &chain).await;
             let archive = stores.writer(&settings()).await;
             let found = inspect(&archive).await;
             assert!(
@@ -624,7 +628,7 @@ async fn mending_that_is_interrupted_changes_nothing_or_all() {
             assert!(done.is_err() || found.is_empty(), "{found:?}");
             for damaged in found {
                 let blocks = blocks_of(&chain, &damaged);
-                mend(&archive, &damaged, blocks).await.unwrap();
+                repair_object(&archive, &damaged, blocks).await.unwrap();
             }
             assert_eq!(archive.content_root(BLOCKS).await.unwrap(), root);
             archive.release().await.unwrap();
@@ -642,10 +646,10 @@ async fn mending_that_is_interrupted_changes_nothing_or_all() {
     assert_equals(&stores.reader(&settings()).await, &chain, BLOCKS).await;
 }
 
-async fn mend_anything(stores: &Stores, chain: &SimChain) -> Result<()> {
+async fn repair_any(stores: &Stores, chain: &SimChain) -> Result<()> {
     let archive = stores.try_writer(&settings()).await?;
     for damaged in archive.inspect(BLOCKS, &mut |_| {}).await? {
-        mend(&archive, &damaged, blocks_of(chain, &damaged)).await?;
+        repair_object(&archive, &damaged, blocks_of(chain, &damaged)).await?;
     }
     Ok(())
 }

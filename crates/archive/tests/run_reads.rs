@@ -111,7 +111,7 @@ async fn a_miss_is_one_page_of_each_run_all_at_once() {
 /// A run is rebuilt from the hashes of its segments, which are read in large steps: page by page, and block
 /// by block through the cache, a range of ten million blocks would take hours on a store far away.
 #[tokio::test(start_paused = true)]
-async fn a_run_is_made_anew_with_few_reads() {
+async fn a_run_is_rebuilt_with_few_reads() {
     let stores = Stores::memory();
     let range = BlockRange::new(0, 512);
     let mut settings = settings();

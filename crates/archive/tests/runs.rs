@@ -157,7 +157,7 @@ async fn until_merged(stores: &Stores, blocks: &[Block]) -> String {
 
 /// A run that is well formed in itself, with one hash that is another, in the place of the right one.
 #[tokio::test]
-async fn a_run_that_lacks_a_hash_fails_its_range() {
+async fn a_run_without_one_hash_fails_its_range() {
     let mut blocks: Vec<Block> = tiny_chain(9).blocks(BlockRange::new(0, 300)).collect();
     let stores = Stores::memory();
     let name = until_merged(&stores, &blocks).await;
@@ -194,11 +194,11 @@ async fn runs_of_what_a_prune_keeps_are_kept() {
     for below in (5..200).step_by(13) {
         let archive = Stores::memory().writer(&tiny_settings()).await;
         ingest(&archive, &chain, BlockRange::new(0, 230), &[7]).await;
-        let told = AuditEntry {
+        let reported = AuditEntry {
             at: 1,
             act: "prune".to_owned(),
         };
-        archive.prune(below, told).await.unwrap();
+        archive.prune(below, reported).await.unwrap();
         let first = archive.health().covered.unwrap().start;
         straddled += usize::from(first < below);
         for number in first..230 {

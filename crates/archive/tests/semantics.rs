@@ -250,7 +250,7 @@ async fn filters_may_count_topics_exactly() {
 
 /// The same against the naive scan, with emitters, topics and suffixes of any length.
 #[tokio::test]
-async fn terms_of_any_length_are_told_apart() {
+async fn terms_of_any_length_are_distinguished() {
     let spec = ChainSpec {
         shape: Shape::TinyVaried,
         ..ChainSpec::tiny(41)
@@ -318,7 +318,7 @@ async fn equal_timestamps_have_a_first_and_a_last_block() {
 
 /// A hole in the middle is never bridged: not by a filter that nothing matches, not by time.
 #[tokio::test]
-async fn a_hole_in_the_middle_is_named() {
+async fn a_gap_in_the_middle_is_named() {
     let start = 40;
     let archive = Stores::memory().writer(&settings()).await;
     for (from, to) in [(0, 2), (4, 6)] {

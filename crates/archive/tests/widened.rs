@@ -53,7 +53,7 @@ async fn a_rebuilt_state_reaches_as_far_down_as_anything_leads() {
 }
 
 #[tokio::test]
-async fn a_hash_that_nobody_has_is_not_found_once_all_hashes_are_there() {
+async fn an_unknown_hash_is_not_found_once_all_hashes_are_there() {
     let (chain, stores) = (tiny_chain(92), Stores::memory());
     let few = stores.writer(&keeping(&[Dataset::Logs])).await;
     append(&few, &chain, blocks(2, 30), 7, 1).await;

@@ -149,7 +149,7 @@ fn what_came_is_shown_and_what_no_bytes_hold_is_named() {
 
 /// A retryable was taken for the creation of a contract with no input.
 #[test]
-fn whom_a_transaction_calls_is_told_from_bytes_alone() {
+fn whom_a_transaction_calls_follows_from_bytes_alone() {
     let called = |at: usize| {
         let (what, tx, _) = cases().swap_remove(at);
         let stored = stored(&tx, Some(3));

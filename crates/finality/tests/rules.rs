@@ -155,7 +155,7 @@ fn an_absurd_report_is_forgotten_with_the_next_honest_one() {
 #[test]
 fn blocks_that_came_before_their_mark_wait_for_one_that_came_after() {
     // We sit on a fork that the chain has left, and the report is already past our head. To take it
-    // by height alone would make the wrong fork final, for ever.
+    // by height alone would make the wrong fork final, forever.
     let mut tracker = grown(Rule::Tag, 8);
     assert_eq!(observe(&mut tracker, &reported(at(10, 1))), None);
     tracker.accept(&clock(9, 1, 1)).unwrap_err();
@@ -275,7 +275,7 @@ fn dual_stops_without_a_recent_view_of_both_chains() {
 }
 
 #[test]
-fn cover_that_was_taken_back_begins_anew() {
+fn cover_that_was_taken_back_begins_again() {
     let mut tracker = grown(DUAL, 20);
     assert_eq!(observe(&mut tracker, &both(12, 100, 0)), None);
     // The tag goes down, seen without L1: 10 stays covered, 11 and 12 do not.
@@ -296,7 +296,7 @@ fn cover_that_was_taken_back_begins_anew() {
 }
 
 #[test]
-fn a_reorg_under_the_safe_tag_begins_anew() {
+fn a_reorg_under_the_safe_tag_begins_again() {
     let mut tracker = grown(DUAL, 12);
     assert_eq!(observe(&mut tracker, &both(at(10, 0), 100, 0)), None);
     tracker.accept(&clock(9, 1, 0)).unwrap();
@@ -310,7 +310,7 @@ fn a_reorg_under_the_safe_tag_begins_anew() {
 }
 
 #[test]
-fn a_reorg_far_below_the_safe_tag_begins_anew() {
+fn a_reorg_far_below_the_safe_tag_begins_again() {
     let rule = Rule::DualSource {
         l2_depth: 0,
         l1_confirmations: 10,
@@ -329,7 +329,7 @@ fn a_reorg_far_below_the_safe_tag_begins_anew() {
 }
 
 #[test]
-fn a_hash_that_is_told_later_is_compared() {
+fn a_hash_that_is_reported_later_is_compared() {
     let mut tracker = grown(DUAL, 20);
     assert_eq!(observe(&mut tracker, &both(10, 100, 0)), None);
     assert_eq!(observe(&mut tracker, &both(at(10, 1), 110, 1)), None);

@@ -133,7 +133,7 @@ fn another_genesis_is_another_chain() {
 }
 
 #[test]
-fn a_full_window_stands_still_until_something_is_final() {
+fn a_full_window_waits_until_something_is_final() {
     let mut tracker = grown();
     for number in 10..16 {
         tracker.accept(&clock(number, 0, 0)).unwrap();
@@ -204,8 +204,8 @@ fn faults_say_what_to_do() {
     for (fault, kind) in rows {
         assert_eq!(fault.kind(), kind, "{fault}");
     }
-    let said = violation(ours, offered).to_string();
-    assert!(said.contains(&ours.hash.to_string()) && said.contains("block=5"));
+    let message = violation(ours, offered).to_string();
+    assert!(message.contains(&ours.hash.to_string()) && message.contains("block=5"));
 }
 
 #[test]

@@ -58,7 +58,7 @@ async fn operations_run_beside_the_fills_after_ingest_was_abandoned() {
         };
         let done = chain.control.run(waits_for_a_fill);
         let done = tokio::time::timeout(Duration::from_secs(60 * 60), done).await;
-        done.expect("the operation waits for ever").unwrap();
+        done.expect("the operation waits forever").unwrap();
     };
     let (ended, ()) = tokio::join!(bounded::run(&chain, OnFatal::Exit), operation);
     let error = ended.unwrap_err().to_string();

@@ -84,7 +84,7 @@ async fn a_halt_waits_for_a_second_endpoint() {
     .await;
 }
 
-/// Nothing is caught up with while an operator has to act: a caller would wait for ever.
+/// Nothing is caught up with while an operator has to act: a caller would wait forever.
 #[tokio::test(start_paused = true)]
 async fn catching_up_ends_at_a_halt_and_says_why() {
     let node = node(26, 60);

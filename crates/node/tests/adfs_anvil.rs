@@ -183,7 +183,7 @@ async fn every_table_is_what_was_sent_through_forks_across_an_upgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_implementation_that_nobody_named_stops_the_rows_until_it_is_gone_or_named() {
+async fn an_unknown_implementation_stops_the_rows_until_it_is_gone_or_named() {
     let Some(mut all) = All::new().await else {
         return;
     };
@@ -201,12 +201,12 @@ async fn an_implementation_that_nobody_named_stops_the_rows_until_it_is_gone_or_
     all.mine(&stranger(12)).await;
     all.until_paused(true).await;
     all.until_equal_of(2, "nothing from the upgrade on").await;
-    let said = all.say(&["projection", "state"]);
+    let message = all.say(&["projection", "state"]);
     let named = all.ground.implementation(3).to_owned();
-    let told = said.to_lowercase();
+    let reported = message.to_lowercase();
     assert!(
-        told.contains(&named) && told.contains("versions add"),
-        "{said}"
+        reported.contains(&named) && reported.contains("versions add"),
+        "{message}"
     );
     // It is gone with its fork, and the rows continue by themselves. It left none that could be dropped.
     all.take_back(2).await;
@@ -313,11 +313,11 @@ async fn updates_at_the_limits_are_followed_from_a_real_node() {
     let lines = lines
         .filter_map(Result::ok)
         .map(|line| line["fields"].clone());
-    let told: Vec<_> = lines
+    let reported: Vec<_> = lines
         .filter(|fields| fields["message"] == "a log is not projected")
         .collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    for fields in told {
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    for fields in reported {
         let tx_hash = fields["tx_hash"].as_str().unwrap();
         let known = |row: &&String| row.contains(tx_hash.trim_start_matches("0x"));
         let row = found["quarantine"].iter().find(known);
@@ -331,7 +331,7 @@ async fn updates_at_the_limits_are_followed_from_a_real_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn code_that_is_another_stops_the_rows_until_somebody_found_out_why() {
+async fn other_code_stops_the_rows_until_an_operator_acts() {
     let Some(mut all) = All::new().await else {
         return;
     };
@@ -347,8 +347,11 @@ async fn code_that_is_another_stops_the_rows_until_somebody_found_out_why() {
         .await;
     all.until_paused_by("bytecode", true).await;
     all.until_equal_of(2, "nothing from the upgrade on").await;
-    let said = all.say(&["projection", "state"]);
-    assert!(said.contains(&right) && said.contains(&wrong), "{said}");
+    let message = all.say(&["projection", "state"]);
+    assert!(
+        message.contains(&right) && message.contains(&wrong),
+        "{message}"
+    );
     running.stop();
     all.bench.change(&wrong, &right);
     let running = all.start();
@@ -383,8 +386,8 @@ async fn replay(all: &All) {
     for words in [&["db", "init"][..], &["run", "--until-caught-up"]] {
         let mut command = all.bench.command(words);
         let output = command.env("PG_URL", &other.url).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {message}");
     }
     let (found, wanted) = (
         stored(&connect(&other).await).await,

@@ -117,8 +117,8 @@ async fn only_the_transactions_of_the_contract_are_fetched_and_kept() {
     {
         let block = setup.node.block(number).unwrap().to_model();
         for whole in [true, false] {
-            let asked = json!([format!("0x{number:x}"), whole]);
-            let answer = rpc.answer("eth_getBlockByNumber", asked).await;
+            let requested = json!([format!("0x{number:x}"), whole]);
+            let answer = rpc.answer("eth_getBlockByNumber", requested).await;
             assert_eq!(answer["error"]["code"], 4444, "{answer}");
         }
         for tx in &block.txs {
@@ -166,8 +166,8 @@ async fn everything_is_kept_where_the_settings_say_so() {
     assert!(asked_whole(&server).len() as u64 >= BLOCKS);
     let rpc = Rpc::new(setup.bench.public());
     for number in [7, through, through + 5] {
-        let asked = json!([format!("0x{number:x}"), true]);
-        let block = rpc.call("eth_getBlockByNumber", asked).await;
+        let requested = json!([format!("0x{number:x}"), true]);
+        let block = rpc.call("eth_getBlockByNumber", requested).await;
         let txs = setup.node.block(number).unwrap().to_model().txs.len();
         assert_eq!(block["transactions"].as_array().unwrap().len(), txs);
     }

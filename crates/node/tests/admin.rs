@@ -121,7 +121,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
     let bench = Bench::new(&[server.url()], DEPTH_5);
     let running = bench.start();
     bench.wait("the first head", || bench.head() == Some(25));
-    for (path, body, code, said) in [
+    for (path, body, code, printed) in [
         ("rewind", json!({ "chain": "sim" }), 400, "missing field"),
         (
             "rewind",
@@ -158,7 +158,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
         let (got, answer) = ask(&bench, path, Some(&body)).await;
         let message = answer["error"]["message"].as_str().unwrap_or_default();
         assert!(
-            got == code && message.contains(said),
+            got == code && message.contains(printed),
             "{path}: {got} {answer}"
         );
     }
@@ -179,8 +179,8 @@ async fn elsewhere_a_token_is_needed() {
     let bench = Bench::new(&[server.url()], DEPTH_5);
     bench.change(r#""127.0.0.1:0""#, r#""0.0.0.0:0""#);
     let refused = bench.output(&["run"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("give an adminToken"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(printed.contains("give an adminToken"), "{printed}");
     bench.change(r#""0.0.0.0:0""#, r#""0.0.0.0:0", "adminToken": "SECRET""#);
     let running = bench.start();
     bench.wait("the first head", || bench.head() == Some(25));

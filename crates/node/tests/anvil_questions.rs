@@ -137,30 +137,30 @@ async fn random_questions_equal_the_receipts_at_rest_and_while_blocks_are_replac
     for round in 0..ROUNDS {
         until_hash(&rpc, &chain).await;
         for _ in 0..QUESTIONS {
-            let mut asked = question(&mut chance, &chain);
+            let mut requested = question(&mut chance, &chain);
             let from = chance.random_range(0..=chain.head());
             let to = chance.random_range(from..=chain.head());
-            asked["fromBlock"] = json!(format!("0x{from:x}"));
-            asked["toBlock"] = json!(format!("0x{to:x}"));
-            let answer = rpc.call("eth_getLogs", json!([asked])).await;
+            requested["fromBlock"] = json!(format!("0x{from:x}"));
+            requested["toBlock"] = json!(format!("0x{to:x}"));
+            let answer = rpc.call("eth_getLogs", json!([requested])).await;
             let answer: Vec<Value> = answer.as_array().unwrap().iter().map(fields).collect();
-            assert_eq!(answer, chain.matching(from, to, &asked), "{asked}");
+            assert_eq!(answer, chain.matching(from, to, &requested), "{requested}");
             at_rest += answer.len();
         }
         // Questions continue while blocks are replaced: each answer is of one chain, and whole.
         let depth = chance.random_range(1..CONFIRMATIONS);
-        let asked = question(&mut chance, &chain);
+        let requested = question(&mut chance, &chain);
         let replaced = Cell::new(false);
         let replace = async {
             anvil.replace(depth).await;
             anvil.mine(2 + round % 3, 2).await;
             replaced.set(true);
         };
-        let asking = ask_until(&rpc, &asked, &anvil, &replaced);
+        let asking = ask_until(&rpc, &requested, &anvil, &replaced);
         let (answers, ()) = tokio::join!(asking, replace);
         let next = Receipts::of(&anvil).await;
         for answer in answers {
-            both_chains.insert(assert_of_one(&answer, &asked, [&chain, &next]));
+            both_chains.insert(assert_of_one(&answer, &requested, [&chain, &next]));
             meanwhile += 1;
         }
         chain = next;
@@ -195,17 +195,17 @@ async fn until_hash(rpc: &Rpc, chain: &Receipts) {
 /// Asks for all that a filter wants, again and again, until the replaced chain is served.
 async fn ask_until(
     rpc: &Rpc,
-    asked: &Value,
+    requested: &Value,
     anvil: &RealNode,
     replaced: &Cell<bool>,
 ) -> Vec<Value> {
     let began = Instant::now();
-    let mut asked = asked.clone();
-    asked["fromBlock"] = json!("earliest");
-    asked["toBlock"] = json!("latest");
+    let mut requested = requested.clone();
+    requested["fromBlock"] = json!("earliest");
+    requested["toBlock"] = json!("latest");
     let mut answers = Vec::new();
     loop {
-        let answer = rpc.call("chronolith_getLogs", json!([asked])).await;
+        let answer = rpc.call("chronolith_getLogs", json!([requested])).await;
         let reached = answer["toBlock"]["number"].as_u64();
         answers.push(answer);
         if replaced.get() && reached == Some(anvil.head().await) {
@@ -220,7 +220,7 @@ async fn ask_until(
 
 /// The answer is the whole of one of the chains, up to the block it names. Returns whether that is the
 /// second one.
-fn assert_of_one(answer: &Value, asked: &Value, chains: [&Receipts; 2]) -> bool {
+fn assert_of_one(answer: &Value, requested: &Value, chains: [&Receipts; 2]) -> bool {
     let to = answer["toBlock"]["number"].as_u64().unwrap() as usize;
     let of = |chain: &&Receipts| {
         chain
@@ -239,6 +239,6 @@ fn assert_of_one(answer: &Value, asked: &Value, chains: [&Receipts; 2]) -> bool 
         .iter()
         .map(fields)
         .collect();
-    assert_eq!(logs, chains[at].matching(0, to, asked), "{asked}");
+    assert_eq!(logs, chains[at].matching(0, to, requested), "{requested}");
     at == 1
 }

@@ -30,8 +30,8 @@ async fn a_backup_beside_a_running_node_is_restored_and_followed_on() {
     let mut backups = Vec::new();
     for _ in 0..10 {
         node.mine(8);
-        let told = bench.json(&["backup", "--json", text(&kept)]);
-        backups.push(told[0]["head"].as_u64().unwrap());
+        let reported = bench.json(&["backup", "--json", text(&kept)]);
+        backups.push(reported[0]["head"].as_u64().unwrap());
     }
     assert!(backups.is_sorted() && backups[0] >= 295, "{backups:?}");
     let head = node.head().number - 5;

@@ -90,7 +90,7 @@ fn the_description_of_the_interface_needs_no_settings() {
 }
 
 #[test]
-fn exit_codes_are_told_in_both_places_and_wrong_use_is_two() {
+fn exit_codes_are_documented_in_both_places_and_wrong_use_is_two() {
     let shown = help(&[]);
     let (_, codes) = shown
         .split_once("Exit codes:\n")
@@ -130,8 +130,8 @@ async fn operators_get_json_too() {
     let act = audit[0]["act"].as_str().unwrap();
     assert!(act.starts_with("rewind: test"), "{act}");
     assert!(audit[0]["at"].as_u64() > Some(1_600_000_000), "{state}");
-    let told = bench.say(&["state"]);
-    assert!(told.contains("Z rewind: test"), "{told}");
+    let reported = bench.say(&["state"]);
+    assert!(reported.contains("Z rewind: test"), "{reported}");
     let found = bench.json(&["gc", "--json", "--dry-run"]);
     let orphans = found["orphans"].as_array().unwrap();
     assert!(
@@ -165,7 +165,7 @@ fn the_simulator_that_moved_is_named() {
 
 /// Whoever reads may stop before the end.
 #[test]
-fn a_pipe_that_is_closed_ends_a_command_without_a_word() {
+fn a_pipe_that_is_closed_ends_a_command_silently() {
     use std::io::Read as _;
     let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
     let piped = std::process::Stdio::piped;

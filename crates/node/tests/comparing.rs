@@ -114,8 +114,8 @@ async fn every_dataset_that_is_kept_is_compared() {
         let number = candidates.find_map(|block| alter(block).then_some(block.clock.number));
         archive(&bench, datasets, altered).await;
         let output = bench.output(&["verify", "--json", "--against-source"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(3), "{datasets:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{datasets:?}: {message}");
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();
         let findings = found["findings"].as_array().unwrap();
         assert_eq!(findings.len(), 1, "{datasets:?}: {found}");
@@ -173,12 +173,12 @@ async fn what_was_proven_is_computed_again_without_a_source() {
             let number = candidates.find_map(|block| alter(block).then_some(block.clock.number));
             archive_as(&bench, &datasets, altered, proof).await;
             let output = bench.output(&["verify", "--json"]);
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert_eq!(output.status.code(), Some(code), "{expected}: {said}");
+            let message = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(output.status.code(), Some(code), "{expected}: {message}");
             if code == 0 {
                 continue;
             }
-            let found: Value = serde_json::from_str(&said).unwrap();
+            let found: Value = serde_json::from_str(&message).unwrap();
             assert_eq!(found["findings"][0]["block"].as_u64(), number, "{found}");
             let what = found["findings"][0]["what"].as_str().unwrap();
             assert!(what.contains(expected), "{found}");
@@ -195,8 +195,8 @@ async fn verified(
     let bench = Bench::new(&["http://127.0.0.1:1".to_owned()], &kept(datasets));
     archive_as(&bench, datasets, blocks, proof).await;
     let output = bench.output(&["verify", "--json"]);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let found = serde_json::from_str(&said).unwrap();
+    let message = String::from_utf8_lossy(&output.stdout).into_owned();
+    let found = serde_json::from_str(&message).unwrap();
     (output.status.code(), found, bench)
 }
 

@@ -59,8 +59,8 @@ async fn check(script: &'static str, [base, control, chain]: [String; 3]) {
             .unwrap()
     });
     let output = checked.await.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

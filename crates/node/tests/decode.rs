@@ -37,9 +37,9 @@ fn refused(words: &[&str], code: i32, parts: &[&str]) {
     let output = decode(words, "");
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
     for part in parts {
-        assert!(said.contains(part), "no {part:?} in: {said}");
+        assert!(message.contains(part), "no {part:?} in: {message}");
     }
 }
 
@@ -92,62 +92,63 @@ fn a_transaction_is_unwrapped_first() {
     assert_eq!(calls[0]["wrapper"], "direct");
     assert_eq!(calls[0]["decoded"], alone);
     // Nobody said that it went to the proxy.
-    let said = [
+    let message = [
         "say so with --to",
         "no call of the proxy",
         "to=unknown, bytes=60",
     ];
-    refused(&[&wanted[..], &[UPDATE]].concat(), 1, &said);
+    refused(&[&wanted[..], &[UPDATE]].concat(), 1, &message);
     let elsewhere = "0x0000000000000000000000000000000000000001";
-    let said = ["call trace", "a call of another contract", "bytes=60"];
+    let message = ["call trace", "a call of another contract", "bytes=60"];
     refused(
         &[&wanted[..], &["--to", elsewhere, UPDATE]].concat(),
         1,
-        &said,
+        &message,
     );
     // The byte of a call that is wrong, and where in the input the call is.
     let broken = inside_a_safe().replacen("000000010002200301", "000000012002200301", 1);
-    let said = ["stride is above 31 (stride=32) at byte 13 of the call at byte 356 of the input"];
-    refused(&[&wanted[..], &[&broken]].concat(), 1, &said);
+    let message =
+        ["stride is above 31 (stride=32) at byte 13 of the call at byte 356 of the input"];
+    refused(&[&wanted[..], &[&broken]].concat(), 1, &message);
 }
 
 #[test]
 fn a_refusal_says_where_and_what_to_do() {
     let short = &UPDATE[..UPDATE.len() - 2];
-    let said = [
+    let message = [
         "the lanes of a row (need=32, left=31) at byte 28",
         "reason=malformed",
         "--proxy",
     ];
-    refused(&with(&[short]), 1, &said);
-    let said = [
+    refused(&with(&[short]), 1, &message);
+    let message = [
         "more feeds than the limit (feeds=1, limit=0) at byte 9",
         "reason=feedsLength",
         "--max-feeds",
     ];
-    refused(&with(&["--max-feeds", "0", UPDATE]), 1, &said);
-    let said = [
+    refused(&with(&["--max-feeds", "0", UPDATE]), 1, &message);
+    let message = [
         "larger than the limit (bytes=60, limit=59) at byte 59",
         "reason=calldataSize",
         "--max-bytes",
     ];
-    refused(&with(&["--max-bytes", "59", UPDATE]), 1, &said);
+    refused(&with(&["--max-bytes", "59", UPDATE]), 1, &message);
 
     let high = format!("0x01{:016x}{:08x}0100ffff{}", 1, 0, "00".repeat(30));
-    let said = [
+    let message = [
         "lane is above 8191",
         "at byte 15",
         "reason=rbIndex",
         "--lane-policy mask",
     ];
-    refused(&with(&[&high]), 1, &said);
+    refused(&with(&[&high]), 1, &message);
     let cut = printed(&with(&["--lane-policy", "mask", &high]), "");
     assert_eq!(cut["ringBufferTable"][0]["lanes"][0], 8_191);
     assert_eq!(cut["highLanes"][0]["value"], 65_535);
 
     for wrong in ["0x012", "0x01zz", "01", ""] {
-        let said = ["not 0x and an even number"];
-        refused(&with(&[wrong]), 1, &said);
+        let message = ["not 0x and an even number"];
+        refused(&with(&[wrong]), 1, &message);
     }
     refused(&[UPDATE], 2, &["--has-block-number"]);
     refused(&with(&["--to", PROXY, UPDATE]), 2, &["--proxy"]);

@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// What a pasted line answers.
 fn paste(line: &str) -> String {
     let output = Command::new("sh").args(["-c", line]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{line}: {said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{line}: {message}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -38,7 +38,7 @@ fn everything_worth_seeing_is_seen_and_the_questions_have_answers() {
         .unwrap();
     let began = Instant::now();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let (mut said, mut answers) = (Vec::new(), Vec::new());
+    let (mut message, mut answers) = (Vec::new(), Vec::new());
     let wanted = [
         "steady  history: all",
         "hasty   history: all",
@@ -47,17 +47,17 @@ fn everything_worth_seeing_is_seen_and_the_questions_have_answers() {
         " is final",
         "heads   steady ",
     ];
-    let all = |said: &[String]| {
-        let seen = |what: &&str| said.iter().any(|line| line.contains(*what));
+    let all = |message: &[String]| {
+        let seen = |what: &&str| message.iter().any(|line| line.contains(*what));
         wanted.iter().all(seen)
     };
-    while !all(&said) || answers.len() < 4 {
-        assert!(began.elapsed() < PATIENCE, "not seen: {said:#?}");
+    while !all(&message) || answers.len() < 4 {
+        assert!(began.elapsed() < PATIENCE, "not seen: {message:#?}");
         let line = lines.next().unwrap().unwrap();
         if line.contains(" -c ") && !line.contains("psql") {
             answers.push((line.clone(), paste(&line)));
         }
-        said.push(line);
+        message.push(line);
     }
     assert!(
         answers[0].1.contains("5 logs in blocks 0 to"),

@@ -32,8 +32,8 @@ fn commands(page: &str) -> Vec<String> {
 fn help(words: &[&str]) -> Option<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
     let output = command.args(words).arg("--help").output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    output.status.success().then_some(said)
+    let message = String::from_utf8(output.stdout).unwrap();
+    output.status.success().then_some(message)
 }
 
 /// Why a command of a page cannot be typed.

@@ -73,7 +73,7 @@ async fn history_is_caught_up_and_every_command_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_at_any_instant_it_goes_on_and_nothing_is_lost_or_twice() {
+async fn killed_at_any_instant_it_continues_and_nothing_is_lost_or_twice() {
     let node = EvmNode::new(EvmSpec::tiny(3), 1_500);
     let faults = Faults::new(5);
     for fault in [

@@ -319,8 +319,8 @@ async fn assert_replay_counts_nothing(bench: &Bench, url: [(&str, &str); 1], sho
         "50",
     ];
     let replay = bench.command(&words).envs(url).output().unwrap();
-    let said = String::from_utf8_lossy(&replay.stderr).into_owned();
-    assert!(replay.status.success(), "{said}");
+    let message = String::from_utf8_lossy(&replay.stderr).into_owned();
+    assert!(replay.status.success(), "{message}");
     let again = until(bench, &worked, |count| Some(count) > times).await;
     assert_eq!(value(&again, &confirmed), counted);
     assert_eq!(value(&again, &came), came_at);
@@ -402,7 +402,7 @@ async fn what_projections_do_is_counted_under_both_names() {
 /// More blocks wait for finality than are held: the head stands still and says so. When they become final it
 /// continues, and nothing was left out.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_tail_stands_still_is_counted_and_leaves_nothing_out() {
+async fn a_full_tail_pauses_ingest_is_counted_and_leaves_nothing_out() {
     const HELD: u64 = 16_384;
     let node = EvmNode::new(EvmSpec::tiny(34), HELD + 100);
     node.set_finalized_depth(HELD + 100);
@@ -424,12 +424,12 @@ async fn a_full_tail_stands_still_is_counted_and_leaves_nothing_out() {
         waiting.is_some_and(|blocks| blocks <= HELD as f64),
         "{shown}"
     );
-    let said = |_, health: &Value| {
+    let message = |_, health: &Value| {
         health
             .to_string()
             .contains("too many blocks wait for finality")
     };
-    bench.until_health("why it stands still", said).await;
+    bench.until_health("why it stands still", message).await;
     // What becomes final inside of what is held leaves at once, however full it is.
     let archived = r#"chronolith_archived_block{chain="31337"}"#;
     for _ in 0..2 {

@@ -70,6 +70,9 @@ async fn a_terminal_shows_a_line_and_a_pipe_none() {
         "the line was left: {shown:?}"
     );
     let piped = bench.output(&words);
-    let said = String::from_utf8(piped.stderr).unwrap();
-    assert!(piped.status.success() && !said.contains('\u{1b}'), "{said}");
+    let message = String::from_utf8(piped.stderr).unwrap();
+    assert!(
+        piped.status.success() && !message.contains('\u{1b}'),
+        "{message}"
+    );
 }

@@ -54,9 +54,9 @@ impl Desk {
 
     /// What an act says; it must be done.
     #[track_caller]
-    fn done((code, said): (u16, Value)) -> Value {
-        assert_eq!(code, 200, "{said}");
-        said
+    fn done((code, output): (u16, Value)) -> Value {
+        assert_eq!(code, 200, "{output}");
+        output
     }
 }
 
@@ -108,7 +108,7 @@ impl Desk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_commands_do_can_be_asked_for_over_http() {
+async fn what_commands_do_can_be_requested_over_http() {
     let setup = Setup::new(71, 100).await;
     let running = setup.start();
     let state = setup.until_paused().await;
@@ -125,8 +125,8 @@ async fn what_commands_do_can_be_asked_for_over_http() {
     let jobs = Desk::done(desk.get("jobs/list?chain=31337").await);
     let id = jobs[0]["id"].as_i64().unwrap();
     let explained = Desk::done(desk.get(&format!("jobs/explain?id={id}")).await);
-    let said = explained["explanation"].as_str().unwrap();
-    assert!(said.contains("waits for a worker"), "{said}");
+    let output = explained["explanation"].as_str().unwrap();
+    assert!(output.contains("waits for a worker"), "{output}");
     let by_command = setup.json(&["jobs", "explain", &id.to_string(), "--json"]);
     assert_eq!(lasting(explained), lasting(by_command));
     let month = json!({ "month": "2031-05", "chain": "sim" });
@@ -214,8 +214,11 @@ async fn what_cannot_be_done_is_refused_with_what_to_do() {
         let (code, answer) = desk.ask(row[0]).await;
         let error = &answer["error"];
         let message = error["message"].as_str().unwrap_or_default();
-        let told = code.to_string() == row[1] && error["code"] == row[2];
-        assert!(told && message.contains(row[3]), "{row:?}: {code} {answer}");
+        let reported = code.to_string() == row[1] && error["code"] == row[2];
+        assert!(
+            reported && message.contains(row[3]),
+            "{row:?}: {code} {answer}"
+        );
     }
     // A web page may send plain text anywhere, but no JSON.
     let plain = desk.client.post(format!("{}/locks/release", desk.base));

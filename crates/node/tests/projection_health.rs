@@ -56,7 +56,7 @@ fn assert_locks(chain: &Value, process: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_implementation_is_told_until_somebody_names_it() {
+async fn an_unknown_implementation_is_reported_until_it_is_named() {
     let setup = Setup::new(81, 60).await;
     let running = setup.start();
     setup.until_paused().await;
@@ -122,7 +122,7 @@ async fn an_unknown_implementation_is_told_until_somebody_names_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_away_is_told_with_since_when() {
+async fn an_unavailable_database_is_reported_with_its_time() {
     let setup = Setup::new(82, 30).await;
     let running = setup.start();
     let well =
@@ -178,18 +178,18 @@ async fn a_job_that_failed_permanently_is_reported() {
     let dead = "INSERT INTO jobs (chain_id, projection, from_block, to_block, next_block, status) \
         VALUES (31337, 'fees', 3, 7, 3, 'dead') RETURNING projection";
     assert_eq!(setup.column(dead).await, ["fees"]);
-    let told = |_: u16, health: &Value| {
+    let reported = |_: u16, health: &Value| {
         let trouble = health["chains"][0]["error"].as_str().unwrap_or_default();
         trouble.contains("fees: 1 jobs failed permanently")
             && trouble.contains("chronolith jobs retry")
     };
-    setup.bench.until_health("the job", told).await;
+    setup.bench.until_health("the job", reported).await;
     running.stop();
 }
 
 /// An operator rebuilds the database under a node that runs. It stayed degraded until it was started again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_made_anew_is_filled_again() {
+async fn a_database_that_is_rebuilt_is_filled_again() {
     let setup = Setup::new(84, 30).await;
     let running = setup.start();
     setup.bench.public();
@@ -204,7 +204,7 @@ async fn a_database_that_is_made_anew_is_filled_again() {
     setup.column("CREATE SCHEMA public").await;
     let lost = |_: u16, health: &Value| {
         let trouble = health["chains"][0]["projections"]["error"].as_str();
-        trouble.is_some_and(|said| said.contains("run `chronolith db init`"))
+        trouble.is_some_and(|message| message.contains("run `chronolith db init`"))
     };
     setup.bench.until_health("what to do", lost).await;
     setup.json(&["db", "init", "--json"]);
@@ -232,7 +232,7 @@ async fn collector(seed: u64) -> (EvmNode, RpcServer, Bench) {
 /// A node that waits to take over must be on the chain that it would take over. One on another chain with
 /// the same id was healthy until it had to, and then could not.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_on_another_chain_is_told() {
+async fn a_standby_on_another_chain_is_reported() {
     let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
     let url = [("PG_URL", database.url.as_str())];
     let (_, _first, leads) = collector(85).await;
@@ -244,11 +244,11 @@ async fn a_standby_on_another_chain_is_told() {
     let (_, _second, waits) = collector(86).await;
     let waiting = waits.start_with(&["run"], &url);
     waits.public();
-    let told = |code: u16, health: &Value| {
+    let reported = |code: u16, health: &Value| {
         let trouble = health["chains"][0]["projections"]["error"].as_str();
-        code == 503 && trouble.is_some_and(|said| said.contains("it is of another chain"))
+        code == 503 && trouble.is_some_and(|message| message.contains("it is of another chain"))
     };
-    waits.until_health("the standby", told).await;
+    waits.until_health("the standby", reported).await;
     let well = |code: u16, _: &Value| code == 200;
     leads.until_health("the leader", well).await;
     waiting.stop();

@@ -44,8 +44,8 @@ impl Projected {
             _server: server,
             bench,
         };
-        let said = made.say(&["db", "init"]);
-        assert!(said.contains("the database is ready"), "{said}");
+        let message = made.say(&["db", "init"]);
+        assert!(message.contains("the database is ready"), "{message}");
         made
     }
 
@@ -58,8 +58,8 @@ impl Projected {
     #[track_caller]
     fn say(&self, words: &[&str]) -> String {
         let output = self.command(words).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{words:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {message}");
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -274,7 +274,7 @@ async fn workers_share_history_and_two_nodes_take_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operators_are_told_what_to_do() {
+async fn errors_say_what_operators_can_do() {
     let all = Projected::new(3, 60).await;
     let no_url = all
         .bench
@@ -282,19 +282,22 @@ async fn operators_are_told_what_to_do() {
         .env_remove("PG_URL")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&no_url.stderr).into_owned();
-    assert!(said.contains("set PG_URL"), "{said}");
+    let message = String::from_utf8_lossy(&no_url.stderr).into_owned();
+    assert!(message.contains("set PG_URL"), "{message}");
     // Where there is no contract its events would never come.
     let contract = "0xbd6c7b0d2f68c2b7805d88388319cfb6ecb50ea9";
     let nobody = "0x00000000000000000000000000000000000000aa";
     all.bench.change(contract, nobody);
     let refused = all.command(&["run"]).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("there is no contract at 0x0000"), "{said}");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        message.contains("there is no contract at 0x0000"),
+        "{message}"
+    );
     all.bench.change(nobody, contract);
     all.say(&["run", "--until-caught-up"]);
-    let said = all.say(&["projection", "state"]);
-    assert!(said.contains("whole from 0 through 55"), "{said}");
+    let message = all.say(&["projection", "state"]);
+    assert!(message.contains("whole from 0 through 55"), "{message}");
     assert!(all.say(&["jobs", "list"]).contains("no job is on its way"));
     let replayed = all.json(&[
         "projection",
@@ -308,8 +311,8 @@ async fn operators_are_told_what_to_do() {
     assert_eq!(replayed["jobs"], 2);
     let jobs = all.json(&["jobs", "list", "--json"]);
     let id = jobs[0]["id"].as_i64().unwrap().to_string();
-    let said = all.say(&["jobs", "explain", &id]);
-    assert!(said.contains("waits for a worker"), "{said}");
+    let message = all.say(&["jobs", "explain", &id]);
+    assert!(message.contains("waits for a worker"), "{message}");
     all.say(&["work", "--until-done"]);
     assert!(all.say(&["jobs", "list"]).contains("no job is on its way"));
     assert!(all.say(&["jobs", "retry"]).contains("0 jobs"));
@@ -336,10 +339,10 @@ async fn operators_are_told_what_to_do() {
         .stdout(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        !refused.status.success() && said.contains("chronolith db init"),
-        "{said}"
+        !refused.status.success() && message.contains("chronolith db init"),
+        "{message}"
     );
 }
 
@@ -349,8 +352,8 @@ async fn no_command_shows_a_password_and_fees_are_served() {
     let running = all.start(&["run"]);
     all.until_whole().await;
     let fetch = async |url: String| reqwest::get(url).await.unwrap().text().await.unwrap();
-    let asked = "/fees?integrator=31337&limit=3";
-    let text = fetch(all.bench.public() + asked).await;
+    let requested = "/fees?integrator=31337&limit=3";
+    let text = fetch(all.bench.public() + requested).await;
     let page: Value = serde_json::from_str(&text).unwrap();
     let rows = all.expected(BlockRange::new(0, 61));
     let newest = rows.last().unwrap().integrator_fee.to_string();
@@ -359,7 +362,7 @@ async fn no_command_shows_a_password_and_fees_are_served() {
     let fees = all.bench.events("fees_listening");
     let address = fees[0]["listen"].as_str().unwrap();
     assert_eq!(fetch(format!("http://{address}/")).await, "Api Running");
-    assert_eq!(fetch(format!("http://{address}{asked}")).await, text);
+    assert_eq!(fetch(format!("http://{address}{requested}")).await, text);
     running.stop();
     // They are read where the environment says: where nobody answers there are none, and rows come on.
     let nowhere = all.database.url.replace("127.0.0.1", "127.0.0.9");
@@ -373,7 +376,7 @@ async fn no_command_shows_a_password_and_fees_are_served() {
     });
     all.node.mine(3);
     all.until_whole().await;
-    let refused = reqwest::get(all.bench.public() + asked).await.unwrap();
+    let refused = reqwest::get(all.bench.public() + requested).await.unwrap();
     assert!(refused.status().is_server_error(), "{refused:?}");
     running.stop();
     // No command shows a password.
@@ -389,8 +392,8 @@ async fn no_command_shows_a_password_and_fees_are_served() {
     ] {
         let output = all.bench.command(words).env("PG_URL", &url).output();
         let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains("hunter2"), "{words:?}: {said}");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!error.contains("hunter2"), "{words:?}: {error}");
     }
 }
 
@@ -416,34 +419,34 @@ async fn a_rewind_takes_confirmed_rows_back_where_a_final_block_was_replaced() {
     // The database does not answer: it is said what is left to do.
     all.database.kill().unwrap();
     let half = rewind(to);
-    let said = String::from_utf8_lossy(&half.stderr).into_owned();
-    assert!(!half.status.success(), "{said}");
+    let error = String::from_utf8_lossy(&half.stderr).into_owned();
+    assert!(!half.status.success(), "{error}");
     assert!(
-        said.contains("chronolith projection rewind --chain"),
-        "{said}"
+        error.contains("chronolith projection rewind --chain"),
+        "{error}"
     );
     all.database.restart().unwrap();
     let stays = format!(
         "SELECT count(*) FROM fee_events WHERE status = 'confirmed' AND block_number > {to}"
     );
     assert!(all.number(&stays).await.unwrap() > 0);
-    let said = all.say(&["projection", "rewind", "--reason", "a test"]);
-    assert!(said.contains("are not final any more"), "{said}");
+    let error = all.say(&["projection", "rewind", "--reason", "a test"]);
+    assert!(error.contains("are not final any more"), "{error}");
     all.until_whole().await;
     let dropped = all.rows("dropped").await;
     let all_gone = replaced.iter().all(|row| dropped.contains(row));
     assert!(all_gone, "{dropped:?}");
     // All at once where it answers, by a node that runs and by one that does not.
     let to = all.node.head().number - 30;
-    let said = all.say(&["rewind", "--to", &to.to_string(), "--reason", "once more"]);
-    assert!(said.contains("blocks with rows were dropped"), "{said}");
+    let error = all.say(&["rewind", "--to", &to.to_string(), "--reason", "once more"]);
+    assert!(error.contains("blocks with rows were dropped"), "{error}");
     all.until_whole().await;
     running.stop();
     let to = (to - 10).to_string();
-    let told = all.json(&["rewind", "--to", &to, "--reason", "offline", "--json"]);
+    let reported = all.json(&["rewind", "--to", &to, "--reason", "offline", "--json"]);
     assert!(
-        told["database"]["droppedBlocks"].as_u64() > Some(5),
-        "{told}"
+        reported["database"]["droppedBlocks"].as_u64() > Some(5),
+        "{reported}"
     );
     let running = all.start(&["run"]);
     all.until_whole().await;
@@ -459,14 +462,14 @@ async fn a_rewind_takes_confirmed_rows_back_where_a_final_block_was_replaced() {
         "--reason",
         "other",
     ];
-    let said = all.say(&again);
-    assert!(said.contains("rebuilds all of them"), "{said}");
+    let error = all.say(&again);
+    assert!(error.contains("rebuilds all of them"), "{error}");
     assert_eq!(all.number("SELECT count(*) FROM fee_events").await, Some(0));
     let running = all.start(&["run"]);
     all.until_whole().await;
     let refused = all.command(&again).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("stop it first"), "{said}");
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("stop it first"), "{error}");
     running.stop();
 }
 
@@ -479,7 +482,7 @@ const STARVED: [(&str, &str); 4] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_without_room_time_or_connections_loses_nothing_and_is_told() {
+async fn a_database_without_room_time_or_connections_loses_nothing_and_is_reported() {
     let all = Projected::new(7, 150).await;
     let running = all.start(&["run"]);
     all.until_whole().await;
@@ -492,8 +495,9 @@ async fn a_database_without_room_time_or_connections_loses_nothing_and_is_told()
         .await;
         all.node.mine(8);
         all.node.reorg(2);
-        let told = |status: u16, health: &Value| status == 503 && health.to_string().contains(code);
-        all.bench.until_health(named, told).await;
+        let reported =
+            |status: u16, health: &Value| status == 503 && health.to_string().contains(code);
+        all.bench.until_health(named, reported).await;
         // Everything else continues.
         let head = all.node.head().number;
         all.bench
@@ -513,8 +517,9 @@ async fn a_database_without_room_time_or_connections_loses_nothing_and_is_told()
     let before = listeners();
     let running = all.start(&["run"]);
     all.bench.wait("the listener", || listeners() > before);
-    let told = |status: u16, health: &Value| status == 503 && health.to_string().contains("53300");
-    all.bench.until_health("no connection", told).await;
+    let reported =
+        |status: u16, health: &Value| status == 503 && health.to_string().contains("53300");
+    all.bench.until_health("no connection", reported).await;
     for (client, connection) in taken {
         drop(client);
         connection.await.unwrap().unwrap();

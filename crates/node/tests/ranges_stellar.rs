@@ -23,10 +23,10 @@ fn keys(bench: &Bench) -> Value {
 
 /// What the running program answers to a method of Stellar RPC.
 async fn ask(bench: &Bench, method: &str, params: Value) -> Value {
-    let asked = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let requested = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let asking = reqwest::Client::new().post(format!("{}/stellar/sim", bench.public()));
     let asking = asking.header("content-type", "application/json");
-    let answer = asking.body(asked.to_string()).send().await.unwrap();
+    let answer = asking.body(requested.to_string()).send().await.unwrap();
     let mut answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
     assert!(answer["error"].is_null(), "{method}: {answer}");
     answer["result"].take()
@@ -90,8 +90,11 @@ async fn a_backfill_reports_its_mode_and_serves_what_it_has() {
 fn a_backfill_fetches_what_was_requested() {
     let pond = Pond::new(37, 130);
     let bench = bench(&pond.fields(&pond.lake_field()), RANGES);
-    let said = bench.say(&["backfill", "--start-ledger", "2", "--end-ledger", "41"]);
-    assert!(said.contains("40 were fetched, 0 were there"), "{said}");
+    let message = bench.say(&["backfill", "--start-ledger", "2", "--end-ledger", "41"]);
+    assert!(
+        message.contains("40 were fetched, 0 were there"),
+        "{message}"
+    );
     let words = ["backfill", "--start-ledger", "82", "--end-ledger", "121"];
     bench.refused(
         &words,
@@ -99,8 +102,11 @@ fn a_backfill_fetches_what_was_requested() {
     );
     bench.refused(&words, "--start-ledger 42 --end-ledger 121");
     assert_eq!(bench.head(), Some(41));
-    let said = bench.say(&["backfill", "--start-ledger", "42", "--end-ledger", "121"]);
-    assert!(said.contains("80 were fetched, 0 were there"), "{said}");
+    let message = bench.say(&["backfill", "--start-ledger", "42", "--end-ledger", "121"]);
+    assert!(
+        message.contains("80 were fetched, 0 were there"),
+        "{message}"
+    );
     assert_eq!(bench.head(), Some(121));
 }
 

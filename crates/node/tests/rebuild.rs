@@ -58,10 +58,11 @@ async fn a_lost_state_is_rebuilt_from_a_block_that_the_source_has() {
     std::fs::remove_file(&state).unwrap();
     let block = node.block(315).unwrap().to_model().clock;
     let anchor = format!("{}:{}", block.number, block.hash);
-    let told = bench.say(&["archive", "rebuild-state", "--anchor", &anchor]);
+    let reported = bench.say(&["archive", "rebuild-state", "--anchor", &anchor]);
     assert!(
-        told.contains("decided   blocks 0 to 315") && told.contains(&block.hash.to_string()),
-        "{told}"
+        reported.contains("decided   blocks 0 to 315")
+            && reported.contains(&block.hash.to_string()),
+        "{reported}"
     );
 }
 
@@ -77,12 +78,15 @@ async fn there_is_nothing_to_upgrade() {
             .say(&["archive", "upgrade"])
             .contains("nothing to be done")
     );
-    let told = bench.json(&["archive", "upgrade", "--json"]);
+    let reported = bench.json(&["archive", "upgrade", "--json"]);
     assert_eq!(
-        (&told[0]["format"], &told[0]["upgraded"]),
+        (&reported[0]["format"], &reported[0]["upgraded"]),
         (&3.into(), &0.into())
     );
-    assert!(told[0]["objects"]["3"].as_u64().unwrap() > 2, "{told}");
+    assert!(
+        reported[0]["objects"]["3"].as_u64().unwrap() > 2,
+        "{reported}"
+    );
 }
 
 /// Every object and state of the chain's directory, with its bytes.
@@ -187,9 +191,9 @@ async fn a_dry_run_of_gc_writes_nothing() {
     let bench = Bench::new(&[server.url()], DEPTH_5);
     bench.say(&["run", "--until-caught-up"]);
     let before = files(&bench);
-    let told = bench.json(&["gc", "--dry-run", "--json"]);
+    let reported = bench.json(&["gc", "--dry-run", "--json"]);
     assert_eq!(
-        (&told["dryRun"], &told["removed"]),
+        (&reported["dryRun"], &reported["removed"]),
         (&true.into(), &0.into())
     );
     assert!(files(&bench) == before);
@@ -247,9 +251,9 @@ async fn islands_survive_the_loss_of_the_state() {
     let all = segments(&bench);
     age_objects(&bench);
     bench.say(&["resume", "--reason", "looked"]);
-    let told = bench.json(&["gc", "--json"]);
-    assert!(told["held"].as_u64().unwrap() >= 2, "{told}");
-    assert_eq!(segments(&bench), all, "{told}");
+    let reported = bench.json(&["gc", "--json"]);
+    assert!(reported["held"].as_u64().unwrap() >= 2, "{reported}");
+    assert_eq!(segments(&bench), all, "{reported}");
 
     // Once the operator vouches for their ends they are used again.
     lose_state(&bench);
@@ -287,9 +291,12 @@ async fn the_oldest_blocks_are_pruned_by_command() {
     // What the settings want would be fetched again.
     bench.refused(&prune, "set startBlock to 120 or more");
     bench.change(r#""startBlock": 0"#, r#""startBlock": 120"#);
-    let told = bench.json(&prune);
-    assert_eq!((&told["below"], &told["first"]), (&120.into(), &100.into()));
-    assert!(told["segments"].as_u64().unwrap() > 0, "{told}");
+    let reported = bench.json(&prune);
+    assert_eq!(
+        (&reported["below"], &reported["first"]),
+        (&120.into(), &100.into())
+    );
+    assert!(reported["segments"].as_u64().unwrap() > 0, "{reported}");
     bench.refused(
         &["prune", "--below", "100000", "--reason", "typo"],
         "startBlock",
@@ -309,8 +316,8 @@ async fn the_oldest_blocks_are_pruned_by_command() {
     bench.wait("the listener for acts", || {
         bench.dir.path().join("data/admin").exists()
     });
-    let told = bench.json(&["prune", "--below", "160", "--reason", "disk", "--json"]);
-    assert_eq!(told["first"], 150, "{told}");
+    let reported = bench.json(&["prune", "--below", "160", "--reason", "disk", "--json"]);
+    assert_eq!(reported["first"], 150, "{reported}");
     running.stop();
 }
 
@@ -336,9 +343,9 @@ async fn bytes_behind_an_object_are_found_and_repaired() {
         }
     }
     let output = bench.output(&["verify"]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("bytes behind its end"), "{said}");
+    let message = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.contains("bytes behind its end"), "{message}");
     bench.say(&["repair"]);
     assert_eq!(bench.json(&["verify", "--json"])["contentRoot"], root);
 }

@@ -159,12 +159,12 @@ async fn a_question_to_what_is_damaged_is_an_error_that_names_it() {
         let gone = damaged.find(|one| one["object"] == name_of(&path));
         let gone = gone.unwrap();
         let [from, to] = ["from", "to"].map(|end| gone[end].to_string());
-        let asked = bench.output(&["logs", "--from", &from, "--to", &to]);
-        let said = String::from_utf8_lossy(&asked.stderr).into_owned();
-        assert_eq!(asked.status.code(), Some(1));
+        let requested = bench.output(&["logs", "--from", &from, "--to", &to]);
+        let message = String::from_utf8_lossy(&requested.stderr).into_owned();
+        assert_eq!(requested.status.code(), Some(1));
         assert!(
-            said.contains("error: ") && said.contains(&name_of(&path)),
-            "{said}"
+            message.contains("error: ") && message.contains(&name_of(&path)),
+            "{message}"
         );
     }
     // Both at once.
@@ -174,11 +174,11 @@ async fn a_question_to_what_is_damaged_is_an_error_that_names_it() {
     let catalog = objects(&bench, "cat").remove(0);
     flip(&catalog, 20);
     let refused = bench.output(&["repair"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1));
     assert!(
-        said.contains("rebuild-state") && said.contains(&name_of(&catalog)),
-        "{said}"
+        message.contains("rebuild-state") && message.contains(&name_of(&catalog)),
+        "{message}"
     );
 }
 
@@ -192,12 +192,12 @@ async fn a_source_of_another_chain_repairs_nothing() {
     let text = std::fs::read_to_string(&bench.config).unwrap();
     std::fs::write(&bench.config, text.replace(&server.url(), &elsewhere.url())).unwrap();
     let refused = bench.output(&["repair", "--json"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(3), "{said}");
-    let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
-    assert_eq!(told["repaired"], Value::Array(Vec::new()));
-    let what = told["objects"][0]["what"].as_str().unwrap();
-    assert!(what.contains("not repaired"), "{told}");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{message}");
+    let reported: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(reported["repaired"], Value::Array(Vec::new()));
+    let what = reported["objects"][0]["what"].as_str().unwrap();
+    assert!(what.contains("not repaired"), "{reported}");
     std::fs::write(&bench.config, text).unwrap();
     bench.say(&["repair"]);
     assert_whole(&bench, &node, ALL).await;
@@ -216,8 +216,11 @@ async fn a_halted_archive_whose_head_was_replaced_is_repaired() {
     for lost in objects(&bench, "seg") {
         std::fs::remove_file(lost).unwrap();
     }
-    let told = bench.json(&["repair", "--json"]);
-    assert!(!told["repaired"].as_array().unwrap().is_empty(), "{told}");
+    let reported = bench.json(&["repair", "--json"]);
+    assert!(
+        !reported["repaired"].as_array().unwrap().is_empty(),
+        "{reported}"
+    );
     assert!(bench.json(&["state", "--json"])[0]["halted"].is_string());
     assert_whole(&bench, &node, BlockRange::new(0, 200)).await;
 }
@@ -253,13 +256,16 @@ async fn other_content_is_replaced_where_it_is_proven_further() {
     let words = ["repair", "--json", "--against-source"];
     let refused = bench.output(&words);
     assert_eq!(refused.status.code(), Some(3));
-    let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
-    assert_eq!(told["repaired"], Value::Array(Vec::new()));
-    let what = told["objects"][0]["what"].as_str().unwrap();
-    assert!(what.contains("the source has other logs"), "{told}");
+    let reported: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(reported["repaired"], Value::Array(Vec::new()));
+    let what = reported["objects"][0]["what"].as_str().unwrap();
+    assert!(what.contains("the source has other logs"), "{reported}");
     bench.change(r#""verification": "linked""#, r#""verification": "roots""#);
-    let told = bench.json(&words);
-    assert!(!told["repaired"].as_array().unwrap().is_empty(), "{told}");
+    let reported = bench.json(&words);
+    assert!(
+        !reported["repaired"].as_array().unwrap().is_empty(),
+        "{reported}"
+    );
     assert_equals(&bench, &node, BlockRange::new(0, 146));
     let level = bench.json(&["verify", "--json", "--against-source"])["level"].clone();
     assert_eq!(level, "roots");
@@ -306,8 +312,8 @@ async fn other_bodies_are_replaced_in_their_packs() {
     archive.release().await.unwrap();
     drop(archive);
     bench.change(r#""verification": "linked""#, r#""verification": "roots""#);
-    let told = bench.json(&["repair", "--json", "--against-source"]);
-    assert!(told.to_string().contains("pack/"), "{told}");
+    let reported = bench.json(&["repair", "--json", "--against-source"]);
+    assert!(reported.to_string().contains("pack/"), "{reported}");
     bench.say(&["verify", "--against-source"]);
     let archive = open_archive(&bench).await;
     for number in 0..146 {
@@ -389,13 +395,17 @@ async fn unproven_bodies_are_not_called_proven_by_a_repair() {
     let blocks = with_unproven_bodies(&bench, &node, &kept).await;
     assert_eq!(count_proven(&bench, &kept).await.0, 0);
     std::fs::remove_file(objects(&bench, "bat").remove(0)).unwrap();
-    let told = bench.json(&["repair", "--json"]);
-    assert_eq!(told["repaired"].as_array().unwrap().len(), 1, "{told}");
+    let reported = bench.json(&["repair", "--json"]);
+    assert_eq!(
+        reported["repaired"].as_array().unwrap().len(),
+        1,
+        "{reported}"
+    );
     count_proven(&bench, &kept).await;
     bench.say(&["verify"]);
     // Only a comparison with the source replaces what was published, segments and packs together.
-    let told = bench.json(&["repair", "--json", "--against-source"]);
-    assert!(told.to_string().contains("pack/"), "{told}");
+    let reported = bench.json(&["repair", "--json", "--against-source"]);
+    assert!(reported.to_string().contains("pack/"), "{reported}");
     bench.say(&["verify", "--against-source"]);
     assert_eq!(count_proven(&bench, &kept).await, (146, 0));
     assert_equals(&bench, &node, BlockRange::new(0, blocks.len() as u64));
@@ -420,8 +430,11 @@ async fn levels_of_old_blocks_are_raised() {
     drop(archive);
     let before = bench.json(&["verify", "--json", "--against-source"]);
     assert_eq!(before["level"], "claimed");
-    let told = bench.json(&["repair", "--json", "--against-source"]);
-    assert!(!told["repaired"].as_array().unwrap().is_empty(), "{told}");
+    let reported = bench.json(&["repair", "--json", "--against-source"]);
+    assert!(
+        !reported["repaired"].as_array().unwrap().is_empty(),
+        "{reported}"
+    );
     let after = bench.json(&["verify", "--json"]);
     assert_eq!(after["level"], "roots");
     assert_eq!(after["contentRoot"], before["contentRoot"]);
@@ -457,9 +470,9 @@ async fn a_node_that_runs_is_not_disturbed() {
     let running = bench.start();
     bench.wait("the node", || bench.has("following"));
     let refused = bench.output(&["repair"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1));
-    assert!(said.contains("stop the node"), "{said}");
+    assert!(message.contains("stop the node"), "{message}");
     bench.say(&["repair", "--dry-run"]);
     running.stop();
     bench.say(&["repair"]);

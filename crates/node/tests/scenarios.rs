@@ -152,7 +152,7 @@ async fn every_scenario_holds() {
             let name = &scenario.name;
             match (outcome, &scenario.known) {
                 (Ok(()), None) => {}
-                (Err(said), None) => failures.push(format!("{file}: {name}\n    {said}")),
+                (Err(message), None) => failures.push(format!("{file}: {name}\n    {message}")),
                 (Err(_), Some(why)) => println!("known to fail: {name}: {why}"),
                 (Ok(()), Some(_)) => {
                     failures.push(format!(
@@ -162,14 +162,14 @@ async fn every_scenario_holds() {
             }
         }
     }
-    if let Err(said) = world.latest_is_one_block().await {
-        failures.push(format!("latest while blocks come: {said}"));
+    if let Err(message) = world.latest_is_one_block().await {
+        failures.push(format!("latest while blocks come: {message}"));
     }
-    if let Err(said) = slow.await.unwrap() {
-        failures.push(format!("a slow body: {said}"));
+    if let Err(message) = slow.await.unwrap() {
+        failures.push(format!("a slow body: {message}"));
     }
-    if let Err(said) = world.is_alive().await {
-        failures.push(said);
+    if let Err(message) = world.is_alive().await {
+        failures.push(message);
     }
     let bad = failures.len();
     assert!(
@@ -205,16 +205,17 @@ fn end_of_a_slow_body(address: &str) -> Result<(), String> {
         // An error here means that the other side has gone, which reading tells too.
         let _ = stream.write_all(b" ");
     }
-    let (took, said) = (
+    let (took, message) = (
         began.elapsed(),
         String::from_utf8_lossy(&answer).into_owned(),
     );
     if took >= BODY_TIME + PATIENCE {
-        return Err(format!("open after {took:?}: {said}"));
+        return Err(format!("open after {took:?}: {message}"));
     }
-    let clear = said.starts_with("HTTP/1.1 408") && said.contains("the body took longer than 10 s");
+    let clear =
+        message.starts_with("HTTP/1.1 408") && message.contains("the body took longer than 10 s");
     if !clear || took < BODY_TIME {
-        return Err(format!("ended after {took:?}: {said}"));
+        return Err(format!("ended after {took:?}: {message}"));
     }
     Ok(())
 }

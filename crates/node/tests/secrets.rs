@@ -15,7 +15,7 @@ use support::rpc::Rpc;
 use support::{Bench, DEPTH_5, serve};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_in_a_host_is_told_to_nobody() {
+async fn a_key_in_a_host_is_never_printed() {
     const KEY: &str = "0f3c9a7b55de";
     let node = EvmNode::new(EvmSpec::tiny(91), 40);
     let server = serve(&node, RpcOptions::default()).await;
@@ -39,8 +39,8 @@ async fn a_key_in_a_host_is_told_to_nobody() {
         json!(address),
     ];
     assert_eq!(names, expected, "{overview}");
-    let told = endpoints.iter().filter(|one| one["lastError"].is_string());
-    assert_eq!(told.count(), 2, "no failure was told: {overview}");
+    let reported = endpoints.iter().filter(|one| one["lastError"].is_string());
+    assert_eq!(reported.count(), 2, "no failure was told: {overview}");
     let (_, health) = rpc.get("/health").await;
     bench.wait_for_listener();
     let (_, metrics) = bench.operations("/metrics").await;

@@ -227,7 +227,7 @@ async fn a_settled_chain_is_answered_exactly() {
 
 /// Limits are those of the settings file, and each names what works: clients cut their ranges by it.
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_are_set_in_the_file_and_tell_what_works() {
+async fn limits_are_set_in_the_file_and_name_what_works() {
     let node = EvmNode::new(EvmSpec::tiny(79), 60);
     let server = serve(&node, RpcOptions::default()).await;
     let bench = Bench::new(&[server.url()], support::DEPTH_5);
@@ -240,8 +240,8 @@ async fn limits_are_set_in_the_file_and_tell_what_works() {
     let wide = rpc.answer("eth_getLogs", range(0, 59)).await;
     let message = wide["error"]["message"].as_str().unwrap();
     assert_eq!(wide["error"]["code"], -32_005, "{wide}");
-    let said = "query exceeds max block range 20, retry with the range 0-19";
-    assert!(message.starts_with(said), "{message}");
+    let output = "query exceeds max block range 20, retry with the range 0-19";
+    assert!(message.starts_with(output), "{message}");
     let full = rpc.answer("eth_getLogs", range(1, 19)).await;
     let message = full["error"]["message"].as_str().unwrap();
     assert!(
@@ -295,14 +295,14 @@ async fn very_many_alternatives_are_scanned_for_where_the_settings_say_so() {
         ("address", emitter.clone(), many(emitter, 40)),
         ("topics", json!([topic]), json!([many(topic, 64)])),
     ] {
-        let mut asked = whole.clone();
-        asked[0][field] = few;
-        let wanted = rpc.call("eth_getLogs", asked.clone()).await;
+        let mut requested = whole.clone();
+        requested[0][field] = few;
+        let wanted = rpc.call("eth_getLogs", requested.clone()).await;
         let found = wanted.as_array().unwrap().len();
         assert!((1..all.len()).contains(&found), "{field}: {found}");
-        asked[0][field] = many;
-        assert_eq!(rpc.call("eth_getLogs", asked.clone()).await, wanted);
-        let page = rpc.call("chronolith_getLogs", asked).await;
+        requested[0][field] = many;
+        assert_eq!(rpc.call("eth_getLogs", requested.clone()).await, wanted);
+        let page = rpc.call("chronolith_getLogs", requested).await;
         assert_eq!(page["logs"], wanted);
     }
     let values: Vec<String> = made_up(40).take(1_200).map(|one| text_of(&one)).collect();
@@ -355,8 +355,8 @@ async fn connections_of_one_address_are_as_many_as_the_settings_say() {
     let (_, metrics) = bench.operations("/metrics").await;
     let counted = "\nchronolith_connections_refused_total 3\n";
     assert!(metrics.contains(counted), "{metrics}");
-    let said = "too many connections from one address";
-    assert_eq!(bench.log().matches(said).count(), 1, "{}", bench.log());
+    let output = "too many connections from one address";
+    assert_eq!(bench.log().matches(output).count(), 1, "{}", bench.log());
     drop(first);
     bench.wait("room for another", || answered(&address).is_some());
     running.stop();

@@ -37,8 +37,11 @@ async fn machines_share_one_archive() {
     let server = serve(&node, RpcOptions::default()).await;
     let [one, two, other] = [(); 3].map(|()| machine(&server.url(), &store));
     two.refused(&["serve"], "there is no archive");
-    let told = one.say(&["config", "check"]);
-    assert!(told.contains(&format!("Archives go to {store}.")), "{told}");
+    let reported = one.say(&["config", "check"]);
+    assert!(
+        reported.contains(&format!("Archives go to {store}.")),
+        "{reported}"
+    );
 
     let writer = one.start();
     one.wait("the archive", || two.head() == Some(95));
@@ -107,11 +110,11 @@ fn copies_go_out_and_in(two: &Bench, node: &EvmNode, store: &str) {
 fn keys_in_the_url_are_refused_and_not_shown() {
     let bench = machine("http://127.0.0.1:1", "s3://key:hidden@bucket/place");
     let output = bench.output(&["config", "check"]);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(
-        said.contains("archiveUrl") && said.contains("AWS_ACCESS_KEY_ID"),
-        "{said}"
+        message.contains("archiveUrl") && message.contains("AWS_ACCESS_KEY_ID"),
+        "{message}"
     );
-    assert!(!said.contains("hidden"), "{said}");
+    assert!(!message.contains("hidden"), "{message}");
 }

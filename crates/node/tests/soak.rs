@@ -99,14 +99,14 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
     let running = bench.start();
     let rpc = Rpc::new(bench.public());
     rpc.until_head(500).await;
-    let (began, asked) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let (began, sent) = (Instant::now(), Arc::new(AtomicU64::new(0)));
     // Whether so many of so many were done, or the time is over.
     let done = move |count: u64, all: u64| match lasting {
         Some(lasting) => began.elapsed() >= lasting,
         None => count >= all,
     };
     let clients = (0..CLIENTS).map(|client| {
-        let (rpc, asked) = (rpc.clone(), asked.clone());
+        let (rpc, sent) = (rpc.clone(), sent.clone());
         tokio::spawn(async move {
             let first = client * 1_000_003;
             let mut number = first;
@@ -122,7 +122,7 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
                         rpc.get("/v1/chains/31337/block/before/1600001000").await;
                     assert_eq!(status, 200, "{answer}");
                 }
-                asked.fetch_add(1, Ordering::Relaxed);
+                sent.fetch_add(1, Ordering::Relaxed);
             }
         })
     });
@@ -143,12 +143,12 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
     for client in clients {
         client.await.unwrap();
     }
-    let asked = asked.load(Ordering::Relaxed);
+    let sent = sent.load(Ordering::Relaxed);
     let Peaks { early, late } = peaks;
     println!(
-        "note: {asked} questions, {blocks} blocks, memory {early:.0} MiB early, {late:.0} MiB late"
+        "note: {sent} questions, {blocks} blocks, memory {early:.0} MiB early, {late:.0} MiB late"
     );
-    assert!(asked >= CLIENTS * QUESTIONS, "only {asked} questions");
+    assert!(sent >= CLIENTS * QUESTIONS, "only {sent} questions");
     // Both are 0 where no time is given: a short run cannot tell growth from a start.
     assert!(
         late <= early * GROWTH + GROWTH_MIB,

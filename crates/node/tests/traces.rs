@@ -334,12 +334,12 @@ fn an_address_that_is_none_is_refused_by_name_and_not_shown() {
     let bench = Bench::new(&["http://127.0.0.1:1".to_owned()], "");
     for bad in ["SECRET", "ftp://SECRET.example", "http://"] {
         let output = bench.command(&["run"]).env(ENDPOINT, bad).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{bad} was taken");
         assert!(
-            said.contains("error: OTEL_EXPORTER_OTLP_ENDPOINT: not an"),
-            "{said}"
+            message.contains("error: OTEL_EXPORTER_OTLP_ENDPOINT: not an"),
+            "{message}"
         );
-        assert!(!said.contains("SECRET"), "{said}");
+        assert!(!message.contains("SECRET"), "{message}");
     }
 }

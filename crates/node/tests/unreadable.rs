@@ -351,8 +351,8 @@ async fn many_times_are_looked_up_beside_each_other() {
     blobs.begun.store(true, Ordering::SeqCst);
     // Their hashes lie in different pieces, which are read one by one.
     let item = |number: u64| json!({ "chainId": 1, "time": time(number), "direction": "after", "inclusive": true });
-    let asked = json!({ "items": [item(100), item(230)] });
-    let (status, told) = rpc.post("/v1/blocks/by-time", &asked).await;
+    let requested = json!({ "items": [item(100), item(230)] });
+    let (status, told) = rpc.post("/v1/blocks/by-time", &requested).await;
     assert_eq!(status, 200, "{told}");
     assert_eq!(blobs.alone.load(Ordering::SeqCst), 0, "{told}");
     for (at, number) in [100, 230].into_iter().enumerate() {

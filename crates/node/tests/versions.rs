@@ -41,8 +41,8 @@ async fn a_contract_without_code_is_refused() {
     let node = EvmNode::new(EvmSpec::tiny(32), 30);
     let node = RpcServer::start(node, RpcOptions::default()).await.unwrap();
     let bench = bench(&node.url(), "postgres://nobody@127.0.0.1:1/none");
-    let said = "there is no contract at 0xadadadadadadadadadadadadadadadadadadadad: correct contractAddress";
-    bench.refused(&["run"], said);
+    let message = "there is no contract at 0xadadadadadadadadadadadadadadadadadadadad: correct contractAddress";
+    bench.refused(&["run"], message);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,8 +83,11 @@ async fn versions_are_added_listed_and_must_fit_the_settings() {
     assert_eq!(bench.json(&remove)["removed"], false);
     assert_eq!(bench.json(&["versions", "list", "--json"]), json!([]));
     assert_eq!(bench.json(&add(STRANGER, "1"))["new"], true);
-    let said = bench.say(&["versions", "list"]);
-    assert!(said.contains("version 1, not seen yet, added by"), "{said}");
+    let message = bench.say(&["versions", "list"]);
+    assert!(
+        message.contains("version 1, not seen yet, added by"),
+        "{message}"
+    );
     // The settings say otherwise by now: nothing is started.
     let mapped = format!(
         r#""2": {{ "hasBlockNumber": true }} }}, "implVersionMap": {{ "{STRANGER}": {{ "version": 2 }} }}"#

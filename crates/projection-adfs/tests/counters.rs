@@ -100,8 +100,8 @@ async fn what_is_rolled_back_is_not_counted() {
     break_rules(&chain);
 
     let refused = |error: chronolith_projection::Error| {
-        let said = error.to_string();
-        assert!(said.contains("refused at the end"), "{said}");
+        let message = error.to_string();
+        assert!(message.contains("refused at the end"), "{message}");
     };
     let pending = ("pending_blocks", "INSERT");
     fail_commits(&database, pending, true).await;

@@ -266,8 +266,8 @@ async fn an_unknown_implementation_stops_everything_behind_it_until_it_is_named(
     ] {
         let pair = (&implementation, version);
         let refused = add_version(&database, 4, &settings(), pair, "me").await;
-        let said = refused.unwrap_err().to_string();
-        assert!(said.contains(expected), "{said}");
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
     }
     assert_eq!(number(&database, PAUSED).await, 1);
     let (known, named) = (settings(), (&STRANGER, 1));

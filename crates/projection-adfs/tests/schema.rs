@@ -217,25 +217,25 @@ async fn the_queries_of_the_requirement_run_as_printed() {
         let mut psql = Command::new("psql");
         psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql, &url]);
         let output = psql.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
         let lines = String::from_utf8_lossy(&output.stdout).lines().count();
-        (lines, said)
+        (lines, message)
     };
     let queries = printed(&text);
     // Of the last block nothing is confirmed yet.
     let mut answers = Vec::new();
     for query in &queries {
         let query = query.trim_end_matches(';');
-        let (lines, said) = ask(&format!(
+        let (lines, message) = ask(&format!(
             "PREPARE asked AS {query}; EXECUTE asked({})",
             values(query)
         ));
-        assert_eq!(said, "", "{query}");
+        assert_eq!(message, "", "{query}");
         answers.push(lines);
     }
     assert_eq!(answers, [1, 2, 1, 1, 2, 2, 2], "{queries:?}");
-    let (_, said) = ask("DELETE FROM feed_latest");
-    assert!(said.contains("permission denied"), "{said}");
+    let (_, message) = ask("DELETE FROM feed_latest");
+    assert!(message.contains("permission denied"), "{message}");
     for view in [
         "feed_updates_hex",
         "feed_latest_hex",
@@ -244,7 +244,10 @@ async fn the_queries_of_the_requirement_run_as_printed() {
         let sql = format!(
             "SELECT * FROM {view} WHERE table_index = '0x00000000000000000000000000000001'"
         );
-        let (lines, said) = ask(&sql);
-        assert!(said.is_empty() && lines >= 2, "{view}: {lines} {said}");
+        let (lines, message) = ask(&sql);
+        assert!(
+            message.is_empty() && lines >= 2,
+            "{view}: {lines} {message}"
+        );
     }
 }

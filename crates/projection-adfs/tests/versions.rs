@@ -26,8 +26,8 @@ async fn started(database: &Database, chain: &Arc<TestChain>, settings: AdfsSett
 
 async fn refused(database: &Database, chain: &Arc<TestChain>, settings: AdfsSettings, why: &str) {
     let one = projector(database, chain, settings, "two");
-    let said = one.register(GENESIS_TIME).await.unwrap_err().to_string();
-    assert!(said.contains(why), "{said}");
+    let message = one.register(GENESIS_TIME).await.unwrap_err().to_string();
+    assert!(message.contains(why), "{message}");
 }
 
 async fn followed(one: &Projector) {
@@ -71,7 +71,7 @@ async fn what_the_first_version_is_stays_when_there_are_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_projection_without_a_first_version_goes_on_when_it_is_said() {
+async fn a_projection_without_a_first_version_continues_when_it_is_given() {
     let (_server, database) = database().await;
     let chain = TestChain::new(2).await;
     chain.send(0, &[direct(1, update(2, 1, &[(0, 1)]))]);
@@ -80,9 +80,9 @@ async fn a_projection_without_a_first_version_goes_on_when_it_is_said() {
     followed(&one).await;
     assert_eq!(paused(&database, "noImplementation").await, 1);
     assert_eq!(stored(&database, 2).await.events.len(), 0);
-    let mut said = settings();
-    said.initial_version = Some(2);
-    let two = started(&database, &chain, said).await;
+    let mut message = settings();
+    message.initial_version = Some(2);
+    let two = started(&database, &chain, message).await;
     followed(&two).await;
     assert_eq!(paused(&database, "noImplementation").await, 0);
     let versions = "SELECT max(version)::bigint FROM adfs_events";
@@ -124,8 +124,8 @@ async fn code_is_compared_before_a_row_is_made_of_it() {
     assert_eq!(now.unwrap(), 1);
     while one.work().await.unwrap() {}
     assert_eq!(paused(&database, "bytecode").await, 1);
-    let said = "SELECT count(*) FROM projections WHERE paused_detail LIKE '%expectedBytecodeHash says 0x0707%'";
-    assert_eq!(number(&database, said).await, 1);
+    let message = "SELECT count(*) FROM projections WHERE paused_detail LIKE '%expectedBytecodeHash says 0x0707%'";
+    assert_eq!(number(&database, message).await, 1);
     assert_eq!(stored(&database, 3).await.events.len(), 0);
     // Somebody found out why.
     known.code_hashes = [(SECOND, [8; 32])].into();
@@ -141,7 +141,7 @@ async fn code_is_compared_before_a_row_is_made_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_never_was_in_force_may_be_said_otherwise() {
+async fn a_version_that_never_was_in_force_may_be_corrected() {
     let (_server, database) = database().await;
     let chain = TestChain::new(4).await;
     chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
@@ -151,8 +151,8 @@ async fn what_never_was_in_force_may_be_said_otherwise() {
     // By an operator.
     let add = |version| add_version(&database, 4, &known, (&STRANGER, version), "me");
     assert!(add(2).await.unwrap());
-    let said = add(1).await.unwrap_err().to_string();
-    assert!(said.contains("versions remove"), "{said}");
+    let message = add(1).await.unwrap_err().to_string();
+    assert!(message.contains("versions remove"), "{message}");
     let remove = |implementation| remove_version(&database, 4, implementation, "me");
     assert!(remove(&STRANGER).await.unwrap());
     assert!(!remove(&STRANGER).await.unwrap());
@@ -162,8 +162,8 @@ async fn what_never_was_in_force_may_be_said_otherwise() {
     chain.send(0, &[direct(3, update(1, 1, &[(0, 1)]))]);
     followed(&one).await;
     assert_eq!(stored(&database, 4).await.events.len(), 1);
-    let said = remove(&STRANGER).await.unwrap_err().to_string();
-    assert!(said.contains("in force since block 1"), "{said}");
+    let message = remove(&STRANGER).await.unwrap_err().to_string();
+    assert!(message.contains("in force since block 1"), "{message}");
     assert_eq!(list_versions(&database, Some(4)).await.unwrap().len(), 2);
     let acts = "SELECT count(*) FROM operator_acts WHERE act = 'versions remove'";
     assert_eq!(number(&database, acts).await, 1);
@@ -178,7 +178,7 @@ async fn what_never_was_in_force_may_be_said_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_was_partly_refused_tells_all_when_it_is_not() {
+async fn a_transaction_that_was_partly_refused_has_all_rows_when_it_is_not() {
     let (_server, database) = database().await;
     let chain = TestChain::new(5).await;
     let mut narrow = settings();
@@ -195,13 +195,13 @@ async fn a_transaction_that_was_partly_refused_tells_all_when_it_is_not() {
     let one = started(&database, &chain, narrow.clone()).await;
     followed(&one).await;
     while one.work().await.unwrap() {}
-    let told = "SELECT jsonb_array_length(decoded->'updates')::bigint FROM tx_inputs";
-    assert_eq!(number(&database, told).await, 1);
+    let reported = "SELECT jsonb_array_length(decoded->'updates')::bigint FROM tx_inputs";
+    assert_eq!(number(&database, reported).await, 1);
     narrow.versions.get_mut(&1).unwrap().feeds_max = 2;
     let two = started(&database, &chain, narrow).await;
     followed(&two).await;
     while two.work().await.unwrap() {}
-    assert_eq!(number(&database, told).await, 2);
+    assert_eq!(number(&database, reported).await, 2);
     let left = "SELECT count(*) FROM quarantine";
     assert_eq!(number(&database, left).await, 0);
 }
@@ -224,8 +224,8 @@ async fn what_is_in_force_counts_before_its_upgrade_is_written_down() {
     let all = stored(&database, 6).await;
     assert_eq!((all.events.len(), all.upgrades.len()), (1, 0));
     let removed = remove_version(&database, 6, &STRANGER, "me").await;
-    let said = removed.unwrap_err().to_string();
-    assert!(said.contains("still to come"), "{said}");
+    let message = removed.unwrap_err().to_string();
+    assert!(message.contains("still to come"), "{message}");
     // The same where the settings said it.
     let mut named = settings();
     named.implementations.insert(STRANGER, 1);
@@ -235,7 +235,7 @@ async fn what_is_in_force_counts_before_its_upgrade_is_written_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn history_below_an_unknown_implementation_is_projected_whoever_meets_it_first() {
+async fn history_below_an_unknown_implementation_is_projected_by_any_worker() {
     let (_server, database) = database().await;
     let chain = TestChain::new(7).await;
     chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);

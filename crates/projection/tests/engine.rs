@@ -167,7 +167,7 @@ async fn history_comes_from_jobs_and_any_replay_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happened_while_nobody_looked_is_settled() {
+async fn what_happened_while_no_node_ran_is_settled() {
     let (_server, database) = database().await;
     let chain = TestChain::new(10).await;
     let one = projector(&database, &chain, "one");
@@ -232,7 +232,7 @@ async fn a_transaction_is_never_there_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_was_away_writes_nothing_and_releasing_works_from_anywhere() {
+async fn a_node_that_lost_its_lease_writes_nothing_and_releasing_works_from_anywhere() {
     let (_server, database) = database().await;
     let chain = TestChain::new(11).await;
     let (one, two) = (
@@ -352,7 +352,7 @@ async fn readers_cannot_write_and_versions_must_fit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_nobody_set_up_is_told_as_such() {
+async fn a_server_without_setup_is_reported_as_such() {
     let server = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
     for database in [
         Database::writer(&server.url, 2, KINDS),

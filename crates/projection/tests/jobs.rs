@@ -58,7 +58,7 @@ async fn many_workers_get_ranges_that_join_and_do_not_overlap() {
 
 /// A row that the database refuses is not the worker's fault, and no pause mends it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_keeps_failing_is_given_up_listed_and_can_be_tried_anew() {
+async fn a_job_that_keeps_failing_is_abandoned_listed_and_can_be_retried() {
     let (_server, database) = database().await;
     let (_chain, one) = settled(&database, 2).await;
     let run = async |sql: &str| {
@@ -129,7 +129,7 @@ async fn what_a_worker_left_behind_is_taken_first() {
 
 /// One request must not make a million rows.
 #[tokio::test(flavor = "multi_thread")]
-async fn more_jobs_than_anybody_should_ask_for_are_refused_whole() {
+async fn a_request_for_too_many_jobs_is_refused_as_a_whole() {
     let (_server, database) = database().await;
     let (_chain, one) = settled(&database, 9).await;
     while one.work().await.unwrap() {}
@@ -138,8 +138,8 @@ async fn more_jobs_than_anybody_should_ask_for_are_refused_whole() {
         UPDATE projections SET next_block = 5000001";
     client.batch_execute(far).await.unwrap();
     let refused = jobs::replay(&database, (9, "fees"), (0, u64::MAX), 7, "me").await;
-    let said = refused.unwrap_err().to_string();
-    assert!(said.contains("more than 100000 jobs"), "{said}");
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("more than 100000 jobs"), "{message}");
     assert_eq!(number(&database, "SELECT count(*) FROM jobs").await, 0);
     let acts =
         "SELECT count(*) FROM operator_acts WHERE act = 'projection replay' AND operator = 'me'";

@@ -199,7 +199,7 @@ async fn history_after_a_rewind_is_made_by_jobs_and_old_jobs_end_at_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_projection_is_made_anew_with_other_settings_and_others_are_left_alone() {
+async fn a_projection_is_rebuilt_with_other_settings_and_others_are_left_alone() {
     let (_server, database) = database().await;
     let (chain, other) = (TestChain::new(3).await, TestChain::new(4).await);
     for chain in [&chain, &other] {
@@ -211,8 +211,8 @@ async fn a_projection_is_made_anew_with_other_settings_and_others_are_left_alone
         let mut following = Following::default();
         caught_up(&one, &mut following).await;
         let refused = reset(&database, chain.id, "adfs", ORDER).await;
-        let said = refused.unwrap_err().to_string();
-        assert!(said.contains("stop it first"), "{said}");
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("stop it first"), "{message}");
         one.release(&mut following).await.unwrap();
     }
     let unknown = reset(&database, 3, "prices", ORDER).await;
@@ -222,8 +222,8 @@ async fn a_projection_is_made_anew_with_other_settings_and_others_are_left_alone
     let mut changed = settings_beside();
     changed.start_block = 1;
     let two = both(&database, &chain, changed.clone());
-    let said = two.register(GENESIS_TIME).await.unwrap_err().to_string();
-    assert!(said.contains("projection reset"), "{said}");
+    let message = two.register(GENESIS_TIME).await.unwrap_err().to_string();
+    assert!(message.contains("projection reset"), "{message}");
     assert!(reset(&database, 3, "adfs", ORDER).await.unwrap().known);
     assert!(!reset(&database, 3, "adfs", ORDER).await.unwrap().known);
     assert_eq!(stored(&database, 3).await, Default::default());
@@ -257,8 +257,11 @@ async fn a_database_that_missed_a_rewind_goes_back_to_where_both_agree() {
     chain.extend(1, &[137]);
     chain.extend(1, &[127]);
     chain.finalize(7).await;
-    let said = one.follow(&mut following).await.unwrap_err().to_string();
-    assert!(said.contains("chronolith projection rewind"), "{said}");
+    let message = one.follow(&mut following).await.unwrap_err().to_string();
+    assert!(
+        message.contains("chronolith projection rewind"),
+        "{message}"
+    );
     let (before, now, dropped) = taken_back(&database, &chain).await;
     assert_eq!((before, now, dropped), (6, 1, 5));
     caught_up(&one, &mut following).await;
@@ -283,7 +286,7 @@ async fn a_database_that_missed_a_rewind_goes_back_to_where_both_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_was_away_while_a_projection_was_reset_writes_nothing() {
+async fn a_node_that_was_away_while_a_projection_was_reset_writes_nothing() {
     let (_server, database) = database().await;
     let chain = TestChain::new(6).await;
     chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
@@ -296,6 +299,6 @@ async fn whoever_was_away_while_a_projection_was_reset_writes_nothing() {
     chain.send(0, &[direct(2, update(1, 2, &[(0, 2)]))]);
     let round = one.follow(&mut following).await;
     assert_eq!(stored(&database, 6).await, Default::default());
-    let said = round.unwrap_err().to_string();
-    assert!(said.contains("with these settings"), "{said}");
+    let message = round.unwrap_err().to_string();
+    assert!(message.contains("with these settings"), "{message}");
 }

@@ -111,8 +111,8 @@ async fn a_certificate_is_believed_by_its_authority_and_its_name() {
         async move { is_encrypted(&url).await }
     };
     for mode in ["prefer", "require", "verify-full"] {
-        let asked = ask("localhost", format!("sslmode={mode}&{root}")).await;
-        assert_eq!(asked, Ok(true), "{mode}");
+        let requested = ask("localhost", format!("sslmode={mode}&{root}")).await;
+        assert_eq!(requested, Ok(true), "{mode}");
     }
     // What the server offers is taken, whoever signed it.
     assert_eq!(ask("127.0.0.1", String::new()).await, Ok(true));
@@ -139,10 +139,10 @@ async fn a_certificate_is_believed_by_its_authority_and_its_name() {
         ),
         ("127.0.0.1", root.clone(), "another host"),
     ] {
-        let said = ask(host, query.clone()).await.unwrap_err();
+        let message = ask(host, query.clone()).await.unwrap_err();
         assert!(
-            said.contains(advice) && !said.contains(READER),
-            "{host} {query}: {said}"
+            message.contains(advice) && !message.contains(READER),
+            "{host} {query}: {message}"
         );
     }
 }
@@ -160,9 +160,10 @@ async fn a_server_without_tls_is_refused_where_tls_is_required() {
     let plain = is_encrypted(&url(&server, &user, "127.0.0.1", "")).await;
     assert_eq!(plain, Ok(false));
     let required = url(&server, &user, "127.0.0.1", "sslmode=require");
-    let said = is_encrypted(&required).await.unwrap_err();
-    let told = said.contains("does not support TLS: turn it on there") && !said.contains(READER);
-    assert!(told, "{said}");
+    let message = is_encrypted(&required).await.unwrap_err();
+    let reported =
+        message.contains("does not support TLS: turn it on there") && !message.contains(READER);
+    assert!(reported, "{message}");
 }
 
 /// A statement that sets a password may be logged by the server: what it holds is no password.
@@ -183,8 +184,11 @@ async fn passwords_work_and_stand_in_no_log() {
         let database = Database::reader(&right, 1, &[]).unwrap();
         database.check_version().await.unwrap();
         let wrong = url(&server, &format!("{user}:wrong"), "127.0.0.1", "");
-        let said = is_encrypted(&wrong).await.unwrap_err();
-        assert!(said.contains("password authentication failed"), "{said}");
+        let message = is_encrypted(&wrong).await.unwrap_err();
+        assert!(
+            message.contains("password authentication failed"),
+            "{message}"
+        );
     }
     let log = server.log();
     assert!(

@@ -168,7 +168,7 @@ async fn a_chain_is_a_number_and_one_without_fees_has_no_pages() {
 
 /// Every byte of an answer: names in their order, capitals of addresses, decimal texts, time.
 #[tokio::test]
-async fn a_row_is_told_as_the_document_does() {
+async fn a_row_is_answered_as_in_the_document() {
     let (world, seen) = world().await;
     let row = &seen[0];
     let expected = format!(
@@ -201,7 +201,7 @@ async fn whatever_goes_wrong_behind_a_page_is_a_500() {
 }
 
 #[tokio::test]
-async fn without_a_database_it_is_said_how_to_get_fees() {
+async fn without_a_database_the_error_says_how_to_get_fees() {
     let [(_, public), (_, compatible)] = both(None);
     let (list, totals) = ("/fees?chainId=137", "/fees/totals");
     for (router, target) in [
@@ -211,7 +211,10 @@ async fn without_a_database_it_is_said_how_to_get_fees() {
         (&compatible, "/fees"),
     ] {
         let (status, body) = ask(router, target).await;
-        let said = body["error"].as_str().unwrap();
-        assert!(status == 404 && said.contains("PG_URL"), "{target}: {body}");
+        let message = body["error"].as_str().unwrap();
+        assert!(
+            status == 404 && message.contains("PG_URL"),
+            "{target}: {body}"
+        );
     }
 }

@@ -101,10 +101,10 @@ fn looked_for(rows: &[Made], parameters: &Parameters) -> Vec<Made> {
 async fn all_parts(router: &Router, path: &str, parameters: &Parameters) -> (Vec<Value>, usize) {
     let (mut all, mut parts, mut next) = (Vec::new(), 0, None::<String>);
     loop {
-        let mut asked = parameters.clone();
-        asked.extend(next.map(|cursor| ("cursor", cursor)));
-        let (status, body) = ask(router, &target(path, &asked)).await;
-        assert_eq!(status, 200, "{asked:?}: {body}");
+        let mut requested = parameters.clone();
+        requested.extend(next.map(|cursor| ("cursor", cursor)));
+        let (status, body) = ask(router, &target(path, &requested)).await;
+        assert_eq!(status, 200, "{requested:?}: {body}");
         all.extend(body["data"].as_array().unwrap().clone());
         parts += 1;
         match body["next"].as_str() {
@@ -198,9 +198,9 @@ async fn parts_are_one_list_whatever_is_written_meanwhile() {
         assert!(parts == 1 && whole.len() > 50, "{}", whole.len());
         let (mut all, mut next) = (Vec::new(), None::<String>);
         for round in 0.. {
-            let mut asked = filter.clone();
-            asked.extend(next.map(|cursor| ("cursor", cursor)));
-            let (_, body) = ask(&router, &target("/fees", &asked)).await;
+            let mut requested = filter.clone();
+            requested.extend(next.map(|cursor| ("cursor", cursor)));
+            let (_, body) = ask(&router, &target("/fees", &requested)).await;
             let data = body["data"].as_array().unwrap();
             all.extend(data.clone());
             let Some(cursor) = body["next"].as_str() else {
@@ -243,11 +243,11 @@ async fn answers_are_as_they_are_described() {
             parts.push((coverage, "FeeCoverage"));
         }
         for (part, schema) in parts {
-            let told = names(part);
-            assert!(!told.is_empty(), "{target} {schema}");
-            assert_eq!(told, names(&schemas[schema]["properties"]), "{target}");
+            let reported = names(part);
+            assert!(!reported.is_empty(), "{target} {schema}");
+            assert_eq!(reported, names(&schemas[schema]["properties"]), "{target}");
             let required = schemas[schema]["required"].as_array().unwrap();
-            assert_eq!(told.len(), required.len(), "{target} {schema}");
+            assert_eq!(reported.len(), required.len(), "{target} {schema}");
         }
     }
 }
@@ -328,7 +328,7 @@ fn shown((chain, day, who, token, event): Of, sums: &Sums) -> Value {
 }
 
 #[tokio::test]
-async fn totals_are_the_sums_of_what_a_list_tells() {
+async fn totals_are_the_sums_of_a_list() {
     let rows = made_up(4);
     let world = World::new(&rows).await;
     let router = world.public();
@@ -384,7 +384,7 @@ async fn no_text_of_a_caller_becomes_a_part_of_a_statement() {
     let long = "9".repeat(20_000);
     for name in names {
         for text in HOSTILE.into_iter().chain([long.as_str()]) {
-            let asked = |first: Option<(&'static str, String)>| {
+            let requested = |first: Option<(&'static str, String)>| {
                 let one = first.into_iter().chain([(name, text.to_owned())]);
                 one.collect::<Parameters>()
             };
@@ -393,12 +393,12 @@ async fn no_text_of_a_caller_becomes_a_part_of_a_statement() {
                 ("/fees/totals", &public, None),
             ];
             for (path, router, first) in refused {
-                let (status, body) = ask(router, &target(path, &asked(first))).await;
+                let (status, body) = ask(router, &target(path, &requested(first))).await;
                 assert_eq!(status, 400, "{path} {name}={text}: {body}");
                 assert!(body["error"].as_str().unwrap().len() < 400, "{body}");
             }
             // To the fee document it is a bad chain, or no page and no limit, or nothing at all.
-            let (status, body) = ask(&compatible, &target("/fees", &asked(None))).await;
+            let (status, body) = ask(&compatible, &target("/fees", &requested(None))).await;
             match (name, text.parse::<f64>()) {
                 ("integrator", Err(_)) => assert_eq!(status, 400, "{name}={text}: {body}"),
                 _ => assert_eq!(status, 200, "{name}={text}: {body}"),

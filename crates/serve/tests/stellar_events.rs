@@ -101,11 +101,11 @@ fn told(made: &Made, event: &MadeEvent) -> Value {
 /// Everything that is wanted, page by page.
 async fn pages(rpc: &Rpc, (start, limit): (u32, usize), filters: &Value) -> Vec<Value> {
     let mut found: Vec<Value> = Vec::new();
-    let mut asked = json!({
+    let mut requested = json!({
         "startLedger": start, "filters": filters, "pagination": { "limit": limit },
     });
     loop {
-        let mut page = rpc.result("getEvents", asked).await;
+        let mut page = rpc.result("getEvents", requested).await;
         let events = page["events"].as_array_mut().unwrap().split_off(0);
         let cursor = page["cursor"].as_str().unwrap().to_owned();
         assert!(events.len() <= limit);
@@ -125,7 +125,8 @@ async fn pages(rpc: &Rpc, (start, limit): (u32, usize), filters: &Value) -> Vec<
             assert_eq!(number >> 32, latest);
             return found;
         }
-        asked = json!({ "filters": filters, "pagination": { "limit": limit, "cursor": cursor } });
+        requested =
+            json!({ "filters": filters, "pagination": { "limit": limit, "cursor": cursor } });
     }
 }
 
@@ -241,8 +242,8 @@ async fn a_page_may_begin_behind_any_event() {
     let all: Vec<Value> = events.all.iter().map(|event| event.told.clone()).collect();
     let rpc = events.world.serve(9).await;
     for (at, event) in all.iter().enumerate() {
-        let asked = json!({ "pagination": { "cursor": event["id"], "limit": 5 } });
-        let page = rpc.result("getEvents", asked).await;
+        let requested = json!({ "pagination": { "cursor": event["id"], "limit": 5 } });
+        let page = rpc.result("getEvents", requested).await;
         let rest = &all[at + 1..];
         let rest = &rest[..rest.len().min(5)];
         assert_eq!(page["events"], json!(rest), "behind {}", event["id"]);
@@ -261,7 +262,7 @@ async fn filters_find_what_a_naive_look_finds() {
                 let filters: Vec<Naive> = (0..rng.random_range(1..=5))
                     .map(|_| Naive::draw(&mut rng, &events.all))
                     .collect();
-                let asked: Value = filters.iter().map(Naive::as_json).collect();
+                let requested: Value = filters.iter().map(Naive::as_json).collect();
                 let start = rng.random_range(2..2 + LEDGERS);
                 let wanted: Vec<Value> = events
                     .all
@@ -275,11 +276,11 @@ async fn filters_find_what_a_naive_look_finds() {
                     0..60 => *[1, 3, 17].choose(&mut rng).unwrap(),
                     _ => *[17, 60, 100].choose(&mut rng).unwrap(),
                 };
-                let found = pages(&rpc, (start, limit), &asked).await;
+                let found = pages(&rpc, (start, limit), &requested).await;
                 let counts = (found.len(), wanted.len());
                 assert!(
                     found == wanted,
-                    "{counts:?} from {start}, limit {limit}: {asked}"
+                    "{counts:?} from {start}, limit {limit}: {requested}"
                 );
                 hits += found.len();
                 with_none += usize::from(wanted.is_empty());
@@ -299,9 +300,9 @@ async fn ledgers_up_to_the_end_and_no_further() {
     let events = Events::new(25);
     let rpc = events.world.serve(5).await;
     for (start, end) in [(2, 3), (10, 10), (15, 30), (40, 1_000_000), (61, 62)] {
-        let asked =
+        let requested =
             json!({ "startLedger": start, "endLedger": end, "pagination": { "limit": 10_000 } });
-        let page = rpc.result("getEvents", asked).await;
+        let page = rpc.result("getEvents", requested).await;
         let wanted: Vec<Value> = events
             .all
             .iter()
@@ -334,18 +335,18 @@ async fn a_page_is_cut_where_it_would_be_too_large() {
             ..Limits::default()
         };
         let rpc = Rpc::new(&events.world.network, events.world.blocks(), 3, limits).await;
-        let (mut found, mut asked) = (
+        let (mut found, mut requested) = (
             Vec::new(),
             json!({ "startLedger": 2, "pagination": { "limit": 1_000 } }),
         );
         let mut counts = Vec::new();
         while found.len() < all.len() {
-            let mut page = rpc.result("getEvents", asked).await;
+            let mut page = rpc.result("getEvents", requested).await;
             let events = page["events"].as_array_mut().unwrap().split_off(0);
             assert!(!events.is_empty(), "{page}");
             counts.push(events.len());
             found.extend(events);
-            asked = json!({ "pagination": { "limit": 1_000, "cursor": page["cursor"] } });
+            requested = json!({ "pagination": { "limit": 1_000, "cursor": page["cursor"] } });
         }
         assert!(found == all);
         assert!(counts.len() > 5, "{counts:?}");
@@ -365,10 +366,10 @@ async fn pages_end_where_enough_ledgers_were_looked_through() {
         };
         let rpc = Rpc::new(&events.world.network, events.world.blocks(), 3, limits).await;
         for limit in [1, 5, 10_000] {
-            let mut asked = json!({ "startLedger": 2, "pagination": { "limit": limit } });
+            let mut requested = json!({ "startLedger": 2, "pagination": { "limit": limit } });
             let (mut found, mut next) = (Vec::new(), 2);
             while next <= u64::from(events.world.latest()) {
-                let mut page = rpc.result("getEvents", asked).await;
+                let mut page = rpc.result("getEvents", requested).await;
                 let some = page["events"].as_array_mut().unwrap().split_off(0);
                 let cursor = page["cursor"].as_str().unwrap();
                 let at = cursor.split_once('-').unwrap().0.parse::<u64>().unwrap() >> 32;
@@ -382,7 +383,7 @@ async fn pages_end_where_enough_ledgers_were_looked_through() {
                 }
                 next = at + u64::from(is_whole);
                 found.extend(some);
-                asked = json!({ "pagination": { "limit": limit, "cursor": cursor } });
+                requested = json!({ "pagination": { "limit": limit, "cursor": cursor } });
             }
             assert!(found == all, "{page_ledgers} ledgers, {limit} events");
         }
@@ -393,8 +394,9 @@ async fn pages_end_where_enough_ledgers_were_looked_through() {
 async fn json_says_what_the_xdr_says() {
     let events = Events::new(27);
     let rpc = events.world.serve(5).await;
-    let asked = json!({ "startLedger": 2, "xdrFormat": "json", "pagination": { "limit": 10_000 } });
-    let page = rpc.result("getEvents", asked).await;
+    let requested =
+        json!({ "startLedger": 2, "xdrFormat": "json", "pagination": { "limit": 10_000 } });
+    let page = rpc.result("getEvents", requested).await;
     let found = page["events"].as_array().unwrap();
     assert_eq!(found.len(), events.all.len());
     for (event, known) in found.iter().zip(&events.all) {

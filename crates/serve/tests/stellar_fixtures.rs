@@ -118,18 +118,18 @@ async fn check(network: &Network, raws: &[Bytes], expected: (usize, usize)) {
             found.0 += 1;
         }
         let sequence = read.header.header.ledger_seq;
-        let asked = json!({
+        let requested = json!({
             "startLedger": sequence, "endLedger": sequence + 1, "pagination": { "limit": 10_000 },
         });
-        let page = rpc.result("getEvents", asked).await;
-        let (events, told) = (read.events(), page["events"].as_array().unwrap());
-        assert_eq!(told.len(), events.len());
-        for (told, ((tx, operation, at), event)) in told.iter().zip(&events) {
+        let page = rpc.result("getEvents", requested).await;
+        let (events, reported) = (read.events(), page["events"].as_array().unwrap());
+        assert_eq!(reported.len(), events.len());
+        for (reported, ((tx, operation, at), event)) in reported.iter().zip(&events) {
             let ContractEventBody::V0(body) = &event.body;
             let place = u64::from(sequence) << 32 | u64::from(*tx) << 12 | u64::from(*operation);
-            assert_eq!(told["id"], format!("{place:019}-{at:010}"));
-            assert_eq!(decoded::<ScVal>(&told["value"]), body.data);
-            let topics: Vec<ScVal> = told["topic"]
+            assert_eq!(reported["id"], format!("{place:019}-{at:010}"));
+            assert_eq!(decoded::<ScVal>(&reported["value"]), body.data);
+            let topics: Vec<ScVal> = reported["topic"]
                 .as_array()
                 .unwrap()
                 .iter()
@@ -149,15 +149,18 @@ async fn check_tx(
     position: usize,
 ) {
     let hash = const_hex::encode(result.transaction_hash.0);
-    let told = rpc.result("getTransaction", json!({ "hash": hash })).await;
-    assert_eq!(told["txHash"], hash);
-    assert_eq!(told["applicationOrder"], position + 1);
+    let reported = rpc.result("getTransaction", json!({ "hash": hash })).await;
+    assert_eq!(reported["txHash"], hash);
+    assert_eq!(reported["applicationOrder"], position + 1);
     assert_eq!(
-        decoded::<TransactionResult>(&told["resultXdr"]),
+        decoded::<TransactionResult>(&reported["resultXdr"]),
         result.result
     );
-    assert_eq!(decoded::<TransactionMeta>(&told["resultMetaXdr"]), *meta);
-    let envelope: TransactionEnvelope = decoded(&told["envelopeXdr"]);
+    assert_eq!(
+        decoded::<TransactionMeta>(&reported["resultMetaXdr"]),
+        *meta
+    );
+    let envelope: TransactionEnvelope = decoded(&reported["envelopeXdr"]);
     assert_eq!(
         envelope.hash(*network.id()).unwrap(),
         result.transaction_hash.0
@@ -167,11 +170,11 @@ async fn check_tx(
         | TransactionResultResult::TxFeeBumpInnerFailed(inner) => Some(inner),
         _ => None,
     };
-    assert_eq!(told["feeBump"], inner.is_some());
+    assert_eq!(reported["feeBump"], inner.is_some());
     if let Some(inner) = inner {
         let inner = const_hex::encode(inner.transaction_hash.0);
         let again = rpc.result("getTransaction", json!({ "hash": inner })).await;
-        let mut expected = told.clone();
+        let mut expected = reported.clone();
         expected["txHash"] = json!(inner);
         assert_eq!(again, expected);
     }

@@ -134,8 +134,8 @@ async fn every_transaction_is_found_by_each_of_its_hashes() {
                 let hashes = [Some(&tx.hash), tx.inner_hash.as_ref()].into_iter();
                 for hash in hashes.flatten().map(hex) {
                     for hash in [hash.to_uppercase(), hash] {
-                        let asked = json!({ "hash": hash });
-                        let found = rpc.result("getTransaction", asked).await;
+                        let requested = json!({ "hash": hash });
+                        let found = rpc.result("getTransaction", requested).await;
                         let told = add(told.clone(), &json!({ "txHash": hash }));
                         assert_eq!(found, told, "{hash} with {in_tail} in the tail");
                     }
@@ -202,8 +202,8 @@ async fn json_says_what_the_xdr_says() {
     let (mut looked_at, mut noisy, mut eventful) = (0, 0, 0);
     for made in &world.made {
         for tx in &made.txs {
-            let asked = json!({ "hash": hex(&tx.hash), "xdrFormat": "json" });
-            let found = rpc.result("getTransaction", asked).await;
+            let requested = json!({ "hash": hex(&tx.hash), "xdrFormat": "json" });
+            let found = rpc.result("getTransaction", requested).await;
             assert_eq!(
                 found["envelopeJson"],
                 said::<TransactionEnvelope>(&tx.envelope)
@@ -222,8 +222,8 @@ async fn json_says_what_the_xdr_says() {
     }
     assert!(looked_at > 50, "{looked_at}");
     assert!(noisy > 5 && eventful > 10, "{noisy} {eventful}");
-    let asked = json!({ "startLedger": 25, "pagination": { "limit": 2 }, "xdrFormat": "json" });
-    let found = rpc.result("getLedgers", asked).await;
+    let requested = json!({ "startLedger": 25, "pagination": { "limit": 2 }, "xdrFormat": "json" });
+    let found = rpc.result("getLedgers", requested).await;
     for (ledger, made) in found["ledgers"]
         .as_array()
         .unwrap()
@@ -251,9 +251,9 @@ async fn pages(
     (start, limit): (u32, usize),
 ) -> (Vec<Value>, Vec<usize>) {
     let (mut items, mut counts) = (Vec::new(), Vec::new());
-    let mut asked = json!({ "startLedger": start, "pagination": { "limit": limit } });
+    let mut requested = json!({ "startLedger": start, "pagination": { "limit": limit } });
     loop {
-        let mut page = rpc.result(method, asked).await;
+        let mut page = rpc.result(method, requested).await;
         let found = page[list].as_array_mut().unwrap().split_off(0);
         assert!(found.len() <= limit);
         let cursor = page["cursor"].as_str().unwrap().to_owned();
@@ -263,7 +263,7 @@ async fn pages(
         if is_end {
             return (items, counts);
         }
-        asked = json!({ "pagination": { "limit": limit, "cursor": cursor } });
+        requested = json!({ "pagination": { "limit": limit, "cursor": cursor } });
     }
 }
 
@@ -324,10 +324,10 @@ async fn pages_of_transactions_end_where_enough_ledgers_were_looked_at() {
         };
         let rpc = Rpc::new(&world.network, world.blocks(), 3, limits).await;
         for limit in [1, 5, 200] {
-            let mut asked = json!({ "startLedger": 2, "pagination": { "limit": limit } });
+            let mut requested = json!({ "startLedger": 2, "pagination": { "limit": limit } });
             let (mut found, mut first) = (Vec::new(), 2);
             loop {
-                let page = rpc.result("getTransactions", asked).await;
+                let page = rpc.result("getTransactions", requested).await;
                 let some = page["transactions"].as_array().unwrap();
                 let ledgers = some.iter().map(|tx| tx["ledger"].as_u64().unwrap());
                 let most = first + page_ledgers - 1;
@@ -344,7 +344,7 @@ async fn pages_of_transactions_end_where_enough_ledgers_were_looked_at() {
                     }
                 }
                 first = at;
-                asked = json!({ "pagination": { "limit": limit, "cursor": cursor } });
+                requested = json!({ "pagination": { "limit": limit, "cursor": cursor } });
             }
             assert!(found == all, "{page_ledgers} ledgers, {limit} transactions");
         }
@@ -502,12 +502,12 @@ async fn a_cursor_behind_the_newest_ledger_is_an_empty_page() {
     let latest = world.made.last().unwrap().sequence;
     for (ledger, is_known) in [(latest, true), (latest + 1, false), (latest + 50, false)] {
         let cursor = (u64::from(ledger) << 32 | 1 << 12 | 1).to_string();
-        let asked = json!({ "pagination": { "cursor": cursor, "limit": 2 } });
+        let requested = json!({ "pagination": { "cursor": cursor, "limit": 2 } });
         if is_known {
-            rpc.result("getTransactions", asked).await;
+            rpc.result("getTransactions", requested).await;
             continue;
         }
-        let page = rpc.result("getTransactions", asked).await;
+        let page = rpc.result("getTransactions", requested).await;
         assert_eq!(
             (&page["transactions"], &page["cursor"]),
             (&json!([]), &json!(cursor))
@@ -526,17 +526,17 @@ async fn pages_without_time_follow_each_other_to_the_end() {
     };
     let rpc = Rpc::new(&world.network, world.blocks(), 4, limits).await;
     let (mut found, mut pages) = (Vec::new(), 0);
-    let mut asked = json!({ "startLedger": 2, "pagination": { "limit": 200 } });
+    let mut requested = json!({ "startLedger": 2, "pagination": { "limit": 200 } });
     loop {
-        let mut page = rpc.result("getTransactions", asked.clone()).await;
+        let mut page = rpc.result("getTransactions", requested.clone()).await;
         let cursor = page["cursor"].take();
-        if cursor == asked["pagination"]["cursor"] {
+        if cursor == requested["pagination"]["cursor"] {
             break;
         }
         pages += 1;
         let txs = page["transactions"].as_array().unwrap().iter();
         found.extend(txs.map(|tx| tx["txHash"].as_str().unwrap().to_owned()));
-        asked = json!({ "pagination": { "limit": 200, "cursor": cursor } });
+        requested = json!({ "pagination": { "limit": 200, "cursor": cursor } });
     }
     let made = world.made.iter().flat_map(|made| &made.txs);
     assert!(found.into_iter().eq(made.map(|tx| hex(&tx.hash))));

@@ -83,15 +83,15 @@ eth_blockNumber [] => -32601 method not found: eth_blockNumber
 const CONTRACT: &str = "CDLZFC3SYJYDZT7K67VZ75HPJVIEUVNIXF47ZG2FB2RMQQVU2HHGCYSC";
 
 #[tokio::test]
-async fn what_is_wrong_is_told_in_stellars_words() {
+async fn errors_are_worded_as_stellars() {
     let rpc = world().serve(4).await;
     for case in WRONG.trim().lines() {
         let case = case
             .replace("HASH", &"ab".repeat(32))
             .replace("CONTRACT", CONTRACT);
-        let (asked, told) = case.split_once(" => ").unwrap();
-        let (method, params) = asked.split_once(' ').unwrap();
-        let (code, words) = told.split_once(' ').unwrap();
+        let (requested, reported) = case.split_once(" => ").unwrap();
+        let (method, params) = requested.split_once(' ').unwrap();
+        let (code, words) = reported.split_once(' ').unwrap();
         let params = serde_json::from_str(params).unwrap();
         let error = rpc.call(method, params).await.unwrap_err();
         let (found, mut message) = (
@@ -114,15 +114,15 @@ async fn what_is_wrong_is_told_in_stellars_words() {
         json!({ "filters": null, "pagination": { "limit": 0, "cursor": null } }),
         json!({ "endLedger": null, "xdrFormat": null, "pagination": null, "unknown": 1 }),
     ] {
-        let mut asked = fine;
-        asked["startLedger"] = json!(5);
-        rpc.result("getEvents", asked).await;
+        let mut requested = fine;
+        requested["startLedger"] = json!(5);
+        rpc.result("getEvents", requested).await;
     }
 }
 
 /// What is lacking is an error and never a shorter answer; a page ends before it.
 #[tokio::test]
-async fn history_that_is_lacking_is_an_error() {
+async fn missing_history_is_an_error() {
     let world = world();
     let blocks = world.blocks();
     // Ledgers from 20 on, as after a start in the middle of history.
@@ -172,14 +172,14 @@ async fn history_that_is_lacking_is_an_error() {
         ("getTransactions", "transactions"),
         ("getEvents", "events"),
     ] {
-        let asked = json!({ "startLedger": 25, "pagination": { "limit": 200 } });
-        let page = rpc.result(method, asked).await;
+        let requested = json!({ "startLedger": 25, "pagination": { "limit": 200 } });
+        let page = rpc.result(method, requested).await;
         let last = page[list].as_array().unwrap().last().unwrap();
         let number = last.get("ledger").or(last.get("sequence")).unwrap();
         assert_eq!(page["oldestLedger"], 35);
         assert!(number.as_u64() <= Some(29), "{method}");
-        let asked = json!({ "pagination": { "cursor": page["cursor"] } });
-        let (code, message) = rpc.refused(method, asked).await;
+        let requested = json!({ "pagination": { "cursor": page["cursor"] } });
+        let (code, message) = rpc.refused(method, requested).await;
         let expected = if method == "getEvents" {
             -32_600
         } else {
@@ -188,13 +188,13 @@ async fn history_that_is_lacking_is_an_error() {
         assert_eq!(code, expected, "{method}: {message}");
         // The last one before the gap, whatever is in it.
         rpc.result(method, json!({ "startLedger": 29 })).await;
-        let asked = json!({ "startLedger": 30 });
-        let (code, _) = rpc.refused(method, asked).await;
+        let requested = json!({ "startLedger": 30 });
+        let (code, _) = rpc.refused(method, requested).await;
         assert_eq!(code, -32_600);
     }
     let cut = rpc.result("getEvents", json!({ "startLedger": 25 })).await;
-    let asked = json!({ "startLedger": 25, "endLedger": 30 });
-    assert_eq!(cut, rpc.result("getEvents", asked).await);
+    let requested = json!({ "startLedger": 25, "endLedger": 30 });
+    assert_eq!(cut, rpc.result("getEvents", requested).await);
 }
 
 #[tokio::test]
@@ -242,10 +242,10 @@ async fn a_node_that_fell_behind_is_not_healthy() {
             assert!(health["ledgerRetentionWindow"].is_u64());
         }
         if let Err(error) = health {
-            let told = error["message"].as_str().unwrap();
+            let reported = error["message"].as_str().unwrap();
             assert!(
-                later != 86_400 || told.contains("latency (24h0m0s) since"),
-                "{told}"
+                later != 86_400 || reported.contains("latency (24h0m0s) since"),
+                "{reported}"
             );
             assert_eq!(error["code"], -32_603);
             assert!(
@@ -542,8 +542,8 @@ async fn ledgers_that_were_not_kept_well_are_no_answer() {
     assert_eq!(code, -32_603, "{message}");
     assert!(!message.contains("nonsense"), "{message}");
     for method in ["getLedgers", "getTransactions"] {
-        let asked = json!({ "startLedger": made.sequence, "pagination": { "limit": 1 } });
-        let (code, _) = rpc.refused(method, asked).await;
+        let requested = json!({ "startLedger": made.sequence, "pagination": { "limit": 1 } });
+        let (code, _) = rpc.refused(method, requested).await;
         assert_eq!(code, -32_603, "{method}");
     }
 }

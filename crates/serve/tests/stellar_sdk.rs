@@ -94,15 +94,15 @@ async fn the_official_client_reads_what_the_network_holds() {
         per_peer: None,
     };
     tokio::spawn(listen(listener, rpc.router.clone(), room));
-    let asked = tokio::task::spawn_blocking(move || {
+    let requested = tokio::task::spawn_blocking(move || {
         std::process::Command::new("node")
             .arg(script)
             .args([&url, &first])
             .output()
     });
-    let output = asked.await.unwrap().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let output = requested.await.unwrap().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
     let read: Value = serde_json::from_slice(&output.stdout).unwrap();
     for (name, expected) in expected.as_object().unwrap() {
         let shown: String = read[name].to_string().chars().take(200).collect();

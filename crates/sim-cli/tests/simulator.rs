@@ -61,9 +61,9 @@ impl Simulator {
         let pid = self.child.id().to_string();
         let killed = Command::new("kill").args(["-INT", &pid]).status();
         assert!(killed.unwrap().success());
-        let said: Vec<String> = self.lines.by_ref().map(Result::unwrap).collect();
+        let message: Vec<String> = self.lines.by_ref().map(Result::unwrap).collect();
         assert!(self.child.wait().unwrap().success());
-        said.join("\n")
+        message.join("\n")
     }
 }
 
@@ -88,9 +88,9 @@ async fn a_node_and_a_portal_show_one_chain() {
         head,
         json!({ "number": 60, "hash": block["result"]["hash"] })
     );
-    let said = simulator.stop();
-    assert!(said.contains("chain     31337, head 60"), "{said}");
-    assert!(said.contains("eth_getBlockByNumber"), "{said}");
+    let message = simulator.stop();
+    assert!(message.contains("chain     31337, head 60"), "{message}");
+    assert!(message.contains("eth_getBlockByNumber"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,12 +100,12 @@ async fn limits_are_kept_and_counted() {
     for (to, expected) in [("0x14", "max block range 10"), ("0x6", "max results 30")] {
         let range = json!([{ "fromBlock": "0x1", "toBlock": to }]);
         let answer = simulator.call("eth_getLogs", range).await;
-        let said = answer["error"]["message"].as_str().unwrap();
-        assert!(said.contains(expected), "{said}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{message}");
     }
-    let said = simulator.stop();
+    let message = simulator.stop();
     let counted = "1 ranges for their blocks, 1 for their logs";
-    assert!(said.contains(counted), "{said}");
+    assert!(message.contains(counted), "{message}");
 
     let simulator = Simulator::start(&[&STILL[..], &["--requests-per-second", "1"]].concat());
     let ask = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": [] });
@@ -137,9 +137,9 @@ async fn one_file_has_the_faults_of_both() {
     assert_eq!(answer["error"]["code"], -32000);
     let head = reqwest::get(format!("{}/head", simulator.portal)).await;
     assert_eq!(head.unwrap().status().as_u16(), 529);
-    let said = simulator.stop();
+    let message = simulator.stop();
     for expected in ["rpc_error", "status_529"] {
-        assert!(said.contains(expected), "{said}");
+        assert!(message.contains(expected), "{message}");
     }
     for (text, expected) in [
         ("{", "not JSON"),
@@ -223,8 +223,8 @@ async fn fees_are_served_and_their_rows_written_down() {
 #[track_caller]
 fn refused(words: &[&str], expected: &str) {
     let Output { status, stderr, .. } = command(words).output().unwrap();
-    let said = String::from_utf8_lossy(&stderr);
-    assert!(!status.success() && said.contains(expected), "{said}");
+    let message = String::from_utf8_lossy(&stderr);
+    assert!(!status.success() && message.contains(expected), "{message}");
 }
 
 #[test]
@@ -241,13 +241,13 @@ fn a_port_is_chosen_and_one_that_is_taken_is_named() {
 #[test]
 fn the_help_teaches_with_an_example() {
     let output = command(&["--help"]).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    let message = String::from_utf8(output.stdout).unwrap();
     for expected in [
         "Example:",
         "--listen 127.0.0.1:8545",
         "\"portal\": {",
         "chronolith run",
     ] {
-        assert!(said.contains(expected), "{said}");
+        assert!(message.contains(expected), "{message}");
     }
 }

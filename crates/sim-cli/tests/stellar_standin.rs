@@ -43,8 +43,8 @@ impl Place {
 
     fn done(&self, words: &[&str]) -> String {
         let output = self.output(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{words:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {message}");
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -170,8 +170,11 @@ fn what_is_not_understood_is_refused_with_a_reason() {
         (&["dance"], "dance"),
     ] {
         let output = place.output(words);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(reason), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && message.contains(reason),
+            "{message}"
+        );
     }
 }
 
@@ -182,8 +185,8 @@ fn a_lake_and_core_show_one_chain() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith-sim"));
         command.args(["stellar-lake", "--out", "lake"]).args(words);
         let output = command.current_dir(place.path()).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8(said).unwrap())
+        let message = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(message).unwrap())
     };
     let words = [
         "--conf",
@@ -194,8 +197,8 @@ fn a_lake_and_core_show_one_chain() {
         "8",
     ];
     let more = ["--files-per-partition", "2", "--suffix", "zstd"];
-    let (done, said) = lake(&[&words[..], &more].concat());
-    assert!(done && said.contains("ledgers   2..32"), "{said}");
+    let (done, message) = lake(&[&words[..], &more].concat());
+    assert!(done && message.contains("ledgers   2..32"), "{message}");
     let layout = LakeLayout {
         ledgers_per_file: 8,
         files_per_partition: 2,
@@ -215,7 +218,7 @@ fn a_lake_and_core_show_one_chain() {
         (["--ledgers", "9..9"], "no ledgers"),
         (["--ledgers", "all"], "A..B"),
     ] {
-        let (done, said) = lake(&words);
-        assert!(!done && said.contains(reason), "{said}");
+        let (done, message) = lake(&words);
+        assert!(!done && message.contains(reason), "{message}");
     }
 }

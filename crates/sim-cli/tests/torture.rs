@@ -18,22 +18,22 @@ fn torture(arguments: &[&str]) -> String {
         .args(arguments)
         .output()
         .unwrap();
-    let (said, failed) = (
+    let (message, failed) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    println!("{said}");
-    assert!(output.status.success(), "{said}\n{failed}");
-    said.into_owned()
+    println!("{message}");
+    assert!(output.status.success(), "{message}\n{failed}");
+    message.into_owned()
 }
 
 /// The rows below a heading that has these words, up to an empty line.
-fn table<'a>(said: &'a str, words: &[&str]) -> Vec<Vec<&'a str>> {
+fn table<'a>(message: &'a str, words: &[&str]) -> Vec<Vec<&'a str>> {
     let split = |line: &'a str| line.split_whitespace().collect::<Vec<&str>>();
-    let mut lines = said.lines().map(split);
+    let mut lines = message.lines().map(split);
     assert!(
         lines.any(|heading| heading.starts_with(words)),
-        "no {words:?} in {said}"
+        "no {words:?} in {message}"
     );
     lines.take_while(|row| !row.is_empty()).collect()
 }
@@ -52,12 +52,12 @@ fn nothing_is_missing_made_up_or_twice() {
         true => ("21", [].as_slice()),
         false => ("5", ["--no-projections"].as_slice()),
     };
-    let said = torture(&[&["--seed", "100", "--seeds", seeds], more].concat());
+    let message = torture(&[&["--seed", "100", "--seeds", seeds], more].concat());
     let columns = [
         "seed", "way", "blocks", "logs", "reorgs", "met", "deepest", "kills", "faults",
     ];
-    let rows = table(&said, &columns);
-    assert_eq!(rows.len().to_string(), seeds, "{said}");
+    let rows = table(&message, &columns);
+    assert_eq!(rows.len().to_string(), seeds, "{message}");
     for row in &rows {
         assert!(
             number(row, 2) >= 5_000
@@ -78,9 +78,9 @@ fn nothing_is_missing_made_up_or_twice() {
 #[test]
 fn tables_are_those_of_the_chain_and_of_a_clean_replay() {
     let seeds = if is_long() { "9" } else { "1" };
-    let said = torture(&["--seed", "202", "--seeds", seeds, "--blocks", "800"]);
-    let rows = table(&said, &["seed", "fees", "feeds", "latest", "upgrades"]);
-    assert_eq!(rows.len().to_string(), seeds, "{said}");
+    let message = torture(&["--seed", "202", "--seeds", seeds, "--blocks", "800"]);
+    let rows = table(&message, &["seed", "fees", "feeds", "latest", "upgrades"]);
+    assert_eq!(rows.len().to_string(), seeds, "{message}");
     for row in &rows {
         assert!(number(row, 1) > 400, "{row:?}");
         // The writer changed now and then, and rows were dropped.
@@ -91,9 +91,9 @@ fn tables_are_those_of_the_chain_and_of_a_clean_replay() {
     // A Portal does not tell of transactions, so that it has no feeds.
     let feeds = rows.iter().filter(|row| number(row, 2) > 300);
     let feeds = feeds.filter(|row| number(row, 3) > 20 && number(row, 4) > 5);
-    assert!(feeds.count() >= 1, "{said}");
+    assert!(feeds.count() >= 1, "{message}");
     for trouble in ["database_kill", "second_node_kill", "node_pause_past"] {
-        assert!(said.contains(trouble), "{said}");
+        assert!(message.contains(trouble), "{message}");
     }
 }
 
@@ -103,7 +103,10 @@ fn a_missing_program_is_reported_with_the_command_that_builds_it() {
         .args(["torture", "--program", "/nowhere/chronolith"])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("cargo build -p chronolith-node"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("cargo build -p chronolith-node"),
+        "{message}"
+    );
 }

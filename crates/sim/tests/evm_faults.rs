@@ -68,16 +68,16 @@ impl Bench {
         self.faults.clear();
         let truth = result(&self.url, method, params.clone()).await;
         self.faults.always(fault);
-        let told = result(&self.url, method, params).await;
-        (truth, told)
+        let reported = result(&self.url, method, params).await;
+        (truth, reported)
     }
 
     async fn both_logs(&self, fault: RpcFault) -> (Vec<Value>, Vec<Value>) {
         let at = hex(self.busy);
         let params = json!([{ "fromBlock": at, "toBlock": at }]);
-        let (truth, told) = self.both(fault, "eth_getLogs", params).await;
+        let (truth, reported) = self.both(fault, "eth_getLogs", params).await;
         let list = |logs: Value| logs.as_array().unwrap().clone();
-        (list(truth), list(told))
+        (list(truth), list(reported))
     }
 
     async fn both_blocks(&self, fault: RpcFault) -> (Value, Value) {
@@ -88,7 +88,7 @@ impl Bench {
     /// All logs of the receipts of the busy block, without and with the fault.
     async fn both_receipts(&self, fault: RpcFault) -> (Vec<Value>, Vec<Value>) {
         let params = json!([hex(self.busy)]);
-        let (truth, told) = self.both(fault, "eth_getBlockReceipts", params).await;
+        let (truth, reported) = self.both(fault, "eth_getBlockReceipts", params).await;
         let logs = |receipts: Value| {
             let receipts = receipts.as_array().unwrap().clone();
             let logs = receipts
@@ -96,7 +96,7 @@ impl Bench {
                 .flat_map(|one| one["logs"].as_array().unwrap().clone());
             logs.collect()
         };
-        (logs(truth), logs(told))
+        (logs(truth), logs(reported))
     }
 
     async fn ask(&self) -> wire::Reply {
@@ -137,9 +137,9 @@ impl Bench {
             | RpcFault::MovedLog => self.see_lie(fault).await,
             RpcFault::NoBlockReceipt => {
                 let params = json!([hex(OWN_LOGS)]);
-                let (truth, told) = self.both(fault, "eth_getBlockReceipts", params).await;
-                let (truth, told) = (truth.as_array().unwrap(), told.as_array().unwrap());
-                assert_eq!(truth.len(), told.len() + 1);
+                let (truth, reported) = self.both(fault, "eth_getBlockReceipts", params).await;
+                let (truth, reported) = (truth.as_array().unwrap(), reported.as_array().unwrap());
+                assert_eq!(truth.len(), reported.len() + 1);
                 let own = truth.last().unwrap();
                 assert_eq!(own["transactionHash"], own["blockHash"]);
             }
@@ -154,33 +154,40 @@ impl Bench {
                 assert_eq!(answer["error"]["code"], -32601);
             }
             RpcFault::ForeignTxHashes => {
-                let (truth, told) = self.both_blocks(fault).await;
-                let (truth, told) = (&truth["transactions"], &told["transactions"]);
+                let (truth, reported) = self.both_blocks(fault).await;
+                let (truth, reported) = (&truth["transactions"], &reported["transactions"]);
                 assert_eq!(
                     truth.as_array().unwrap().len(),
-                    told.as_array().unwrap().len()
+                    reported.as_array().unwrap().len()
                 );
-                assert_ne!(truth[0], told[0]);
+                assert_ne!(truth[0], reported[0]);
                 let (_, logs) = self.both_logs(fault).await;
-                let named =
-                    |log: &Value| told.as_array().unwrap().contains(&log["transactionHash"]);
+                let named = |log: &Value| {
+                    reported
+                        .as_array()
+                        .unwrap()
+                        .contains(&log["transactionHash"])
+                };
                 assert!(logs.iter().all(named), "logs name the same hashes");
             }
             RpcFault::ChangedBodies => {
                 let params = json!([hex(self.busy), true]);
-                let (truth, told) = self.both(fault, "eth_getBlockByNumber", params).await;
-                let (truth, told) = (&truth["transactions"][0], &told["transactions"][0]);
-                assert_eq!(truth["hash"], told["hash"]);
-                assert_ne!(truth, told);
+                let (truth, reported) = self.both(fault, "eth_getBlockByNumber", params).await;
+                let (truth, reported) = (&truth["transactions"][0], &reported["transactions"][0]);
+                assert_eq!(truth["hash"], reported["hash"]);
+                assert_ne!(truth, reported);
             }
             _ => {
                 let field = match fault {
                     RpcFault::ChangedData => "data",
                     _ => "address",
                 };
-                let (truth, told) = self.both_receipts(fault).await;
-                assert_eq!(truth.len(), told.len());
-                assert_ne!(truth.last().unwrap()[field], told.last().unwrap()[field]);
+                let (truth, reported) = self.both_receipts(fault).await;
+                assert_eq!(truth.len(), reported.len());
+                assert_ne!(
+                    truth.last().unwrap()[field],
+                    reported.last().unwrap()[field]
+                );
             }
         }
     }
@@ -217,31 +224,31 @@ impl Bench {
                 assert_eq!(answer["error"]["code"], -32000);
             }
             RpcFault::NullBlock => {
-                let (truth, told) = self.both_blocks(fault).await;
-                assert!(truth.is_object() && told.is_null());
+                let (truth, reported) = self.both_blocks(fault).await;
+                assert!(truth.is_object() && reported.is_null());
             }
             RpcFault::NullReceipts => {
                 let params = json!([hex(self.busy)]);
-                let (truth, told) = self.both(fault, "eth_getBlockReceipts", params).await;
-                assert!(truth.is_array() && told.is_null());
+                let (truth, reported) = self.both(fault, "eth_getBlockReceipts", params).await;
+                assert!(truth.is_array() && reported.is_null());
                 let params = json!([truth[0]["transactionHash"]]);
-                let (truth, told) = self.both(fault, "eth_getTransactionReceipt", params).await;
-                assert!(truth.is_object() && told.is_null());
+                let (truth, reported) = self.both(fault, "eth_getTransactionReceipt", params).await;
+                assert!(truth.is_object() && reported.is_null());
             }
             RpcFault::HeadRegression => {
-                let (truth, told) = self.both(fault, "eth_blockNumber", json!([])).await;
-                assert_eq!(number(&told) + SIZES.regression_blocks, number(&truth));
+                let (truth, reported) = self.both(fault, "eth_blockNumber", json!([])).await;
+                assert_eq!(number(&reported) + SIZES.regression_blocks, number(&truth));
                 let params = json!(["latest", false]);
-                let (_, told) = self.both(fault, "eth_getBlockByNumber", params).await;
+                let (_, reported) = self.both(fault, "eth_getBlockByNumber", params).await;
                 assert_eq!(
-                    number(&told["number"]) + SIZES.regression_blocks,
+                    number(&reported["number"]) + SIZES.regression_blocks,
                     number(&truth)
                 );
             }
             RpcFault::HashChange => {
-                let (truth, told) = self.both_blocks(fault).await;
-                assert_eq!(truth["parentHash"], told["parentHash"]);
-                assert_ne!(truth["hash"], told["hash"]);
+                let (truth, reported) = self.both_blocks(fault).await;
+                assert_eq!(truth["parentHash"], reported["parentHash"]);
+                assert_ne!(truth["hash"], reported["hash"]);
             }
             RpcFault::BatchOutOfOrder => {
                 let one = |id| json!({ "jsonrpc": "2.0", "id": id, "method": "eth_chainId" });
@@ -251,19 +258,19 @@ impl Bench {
                 assert_eq!(ids, [3, 2, 1]);
             }
             RpcFault::WrongChainId => {
-                let (truth, told) = self.both(fault, "eth_chainId", json!([])).await;
-                assert_ne!(truth, told);
+                let (truth, reported) = self.both(fault, "eth_chainId", json!([])).await;
+                assert_ne!(truth, reported);
             }
             RpcFault::Syncing => {
-                let (truth, told) = self.both(fault, "eth_syncing", json!([])).await;
+                let (truth, reported) = self.both(fault, "eth_syncing", json!([])).await;
                 assert_eq!(truth, false);
-                assert!(number(&told["currentBlock"]) < number(&told["highestBlock"]));
+                assert!(number(&reported["currentBlock"]) < number(&reported["highestBlock"]));
             }
             _ => {
-                let (truth, told) = self.both_blocks(fault).await;
-                assert_eq!(told["logsBloom"], format!("0x{}", "0".repeat(512)));
-                assert_ne!(truth["logsBloom"], told["logsBloom"]);
-                assert_eq!(truth["hash"], told["hash"]);
+                let (truth, reported) = self.both_blocks(fault).await;
+                assert_eq!(reported["logsBloom"], format!("0x{}", "0".repeat(512)));
+                assert_ne!(truth["logsBloom"], reported["logsBloom"]);
+                assert_eq!(truth["hash"], reported["hash"]);
             }
         }
     }
@@ -272,13 +279,13 @@ impl Bench {
         if fault == RpcFault::RangeError {
             return self.see_spellings().await;
         }
-        let (truth, told) = self.both_logs(fault).await;
+        let (truth, reported) = self.both_logs(fault).await;
         if fault == RpcFault::EmptyLogs {
-            assert!(!truth.is_empty() && told.is_empty());
+            assert!(!truth.is_empty() && reported.is_empty());
             return;
         }
         if fault == RpcFault::LogsBehind {
-            assert!(!truth.is_empty() && told.is_empty());
+            assert!(!truth.is_empty() && reported.is_empty());
             let params = json!([{ "blockHash": truth[0]["blockHash"] }]);
             let answer = call(&self.url, "eth_getLogs", params.clone()).await;
             assert_eq!(answer["error"]["message"], "unknown block");
@@ -288,11 +295,11 @@ impl Bench {
             return;
         }
         let receipts = self.both_receipts(fault).await;
-        for (truth, told) in [(truth, told), receipts] {
+        for (truth, reported) in [(truth, reported), receipts] {
             match fault {
                 RpcFault::WrongBlockHashInLogs => {
-                    assert!(truth.len() == told.len() && !told.is_empty());
-                    let pairs = truth.iter().zip(&told);
+                    assert!(truth.len() == reported.len() && !reported.is_empty());
+                    let pairs = truth.iter().zip(&reported);
                     assert!(
                         pairs
                             .into_iter()
@@ -300,12 +307,16 @@ impl Bench {
                     );
                 }
                 RpcFault::MissingLog => {
-                    assert_eq!(told.len() + 1, truth.len());
-                    assert!(told.iter().all(|log| truth.contains(log)));
+                    assert_eq!(reported.len() + 1, truth.len());
+                    assert!(reported.iter().all(|log| truth.contains(log)));
                 }
                 _ => {
                     assert!(truth.iter().all(|log| log["blockTimestamp"].is_string()));
-                    assert!(told.iter().all(|log| log.get("blockTimestamp").is_none()));
+                    assert!(
+                        reported
+                            .iter()
+                            .all(|log| log.get("blockTimestamp").is_none())
+                    );
                 }
             }
         }
@@ -316,14 +327,14 @@ impl Bench {
         let mut spellings = BTreeSet::new();
         for _ in 0..30 {
             let answer = call(&self.url, "eth_getLogs", several.clone()).await;
-            let said = answer["error"]["message"].as_str().unwrap();
-            spellings.insert(said.to_owned());
+            let output = answer["error"]["message"].as_str().unwrap();
+            spellings.insert(output.to_owned());
         }
         assert!(spellings.len() >= 10, "{spellings:?}");
         assert!(
             spellings
                 .iter()
-                .any(|said| said.contains("should work: [0x0, 0x"))
+                .any(|output| output.contains("should work: [0x0, 0x"))
         );
         // A single block is never refused.
         let one = json!([{ "fromBlock": "0x1", "toBlock": "0x1" }]);
@@ -351,8 +362,8 @@ impl Bench {
         }
         for _ in 0..2 {
             let message = socket.next().await.unwrap().unwrap();
-            let told: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
-            let hash = &told["params"]["result"]["hash"];
+            let reported: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
+            let hash = &reported["params"]["result"]["hash"];
             assert_eq!(hash, &json!(head.hash.to_string()));
         }
     }
@@ -396,7 +407,7 @@ async fn faults_end_when_they_are_cleared() {
 }
 
 #[tokio::test]
-async fn a_fault_is_not_drawn_where_nobody_could_see_it() {
+async fn a_fault_is_not_drawn_where_no_request_could_meet_it() {
     let bench = Bench::new().await;
     let quiet = (1..=BLOCKS).find(|&at| bench.node.block(at).unwrap().logs.is_empty());
     let at = hex(quiet.unwrap());

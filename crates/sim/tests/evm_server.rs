@@ -222,10 +222,10 @@ async fn get_logs_is_a_filter_over_receipts() {
     ];
     for filter in filters {
         for (from, to) in [(0, 60), (7, 7), (13, 41)] {
-            let mut asked = filter.clone();
-            asked["fromBlock"] = json!(hex(from));
-            asked["toBlock"] = json!(hex(to));
-            let found = result(&url, "eth_getLogs", json!([asked])).await;
+            let mut requested = filter.clone();
+            requested["fromBlock"] = json!(hex(from));
+            requested["toBlock"] = json!(hex(to));
+            let found = result(&url, "eth_getLogs", json!([requested])).await;
             let inside = |log: &&Value| (from..=to).contains(&number(&log["blockNumber"]));
             let expected: Vec<_> = all
                 .iter()
@@ -233,7 +233,7 @@ async fn get_logs_is_a_filter_over_receipts() {
                 .filter(|log| wants(&filter, log))
                 .collect();
             let found: Vec<_> = found.as_array().unwrap().iter().collect();
-            assert_eq!(found, expected, "{asked}");
+            assert_eq!(found, expected, "{requested}");
         }
     }
     let at = json!(node.block(60).unwrap().hash.to_string());
@@ -283,8 +283,8 @@ async fn bad_filters_are_refused_as_by_real_nodes() {
     for (params, code, message) in cases {
         let answer = call(&url, "eth_getLogs", params.clone()).await;
         assert_eq!(answer["error"]["code"], code, "{params}: {answer}");
-        let said = answer["error"]["message"].as_str().unwrap();
-        assert!(said.contains(message), "{params}: {said}");
+        let output = answer["error"]["message"].as_str().unwrap();
+        assert!(output.contains(message), "{params}: {output}");
     }
 }
 
@@ -312,12 +312,13 @@ async fn limits_name_a_range_that_works() {
                 logs += found.len();
                 break;
             }
-            let said = answer["error"]["message"].as_str().unwrap();
-            let smaller = said.strip_prefix("query exceeds max results 40, retry with the range ");
+            let output = answer["error"]["message"].as_str().unwrap();
+            let smaller =
+                output.strip_prefix("query exceeds max results 40, retry with the range ");
             let (first, last) = smaller.unwrap().split_once('-').unwrap();
             assert_eq!(first.parse::<u64>().unwrap(), from);
             let last: u64 = last.parse().unwrap();
-            assert!(last < to, "{said}");
+            assert!(last < to, "{output}");
             to = last;
             refused += 1;
         }
@@ -404,7 +405,7 @@ async fn tags_and_small_methods_answer() {
 }
 
 #[tokio::test]
-async fn batches_keep_their_ids_and_bad_requests_are_told() {
+async fn batches_keep_their_ids_and_bad_requests_are_reported() {
     let options = RpcOptions {
         missing_methods: vec![MissingMethod {
             name: "eth_getBlockReceipts".to_owned(),
@@ -507,9 +508,9 @@ async fn new_heads_arrive_for_mined_and_reorged_blocks() {
     node.reorg(3);
     // 11 and 12, then 10, 11, 12 again and 13.
     for expected in [11, 12, 10, 11, 12, 13] {
-        let told = next(&mut socket).await;
-        assert_eq!(told["params"]["subscription"], id);
-        let head = &told["params"]["result"];
+        let reported = next(&mut socket).await;
+        assert_eq!(reported["params"]["subscription"], id);
+        let head = &reported["params"]["result"];
         assert_eq!(number(&head["number"]), expected);
         assert_eq!(hash(&head["hash"]), header(head).hash_slow());
     }
@@ -531,7 +532,7 @@ async fn new_heads_arrive_for_mined_and_reorged_blocks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_listens_where_it_is_told_to() {
+async fn a_server_listens_at_the_given_address() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = free.local_addr().unwrap();
     let node = EvmNode::new(EvmSpec::tiny(9), 5);

@@ -440,16 +440,20 @@ fn ledgers_hold_nothing_that_is_newer_than_their_protocol() {
     for made in (2..2 + LEDGERS).map(|sequence| chain.ledger(sequence)) {
         let ledger = decode(&made);
         assert!(header(&ledger).header.ledger_version <= 23);
-        let told = format!("{ledger:?}");
+        let reported = format!("{ledger:?}");
         for name in NEWER {
-            assert!(!told.contains(name), "{name} in ledger {}", made.sequence);
+            assert!(
+                !reported.contains(name),
+                "{name} in ledger {}",
+                made.sequence
+            );
         }
     }
 }
 
 /// A chain can be moved in time, so that its newest ledger is news.
 #[test]
-fn ledgers_close_when_they_are_told_to() {
+fn ledgers_close_on_request() {
     let mut settings = StellarSettings::new(6);
     let before = StellarChain::new(settings.clone()).ledger(20).close_time;
     settings.genesis_time += 1_000_000;

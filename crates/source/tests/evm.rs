@@ -111,7 +111,7 @@ async fn both_ways_give_the_chain_and_say_how_far_it_is_proven() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_without_receipts_is_asked_for_logs() {
+async fn a_node_without_receipts_is_queried_for_logs() {
     let node = EvmNode::new(EvmSpec::tiny(2), BLOCKS);
     for code in [-32601, -32004] {
         let missing = MissingMethod {
@@ -205,7 +205,7 @@ async fn a_scope_keeps_its_logs_and_no_others() {
 /// Every way in which a node can be wrong about a block, with an honest one behind it: the answer
 /// is the chain's, and the liar is named.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_lies_is_found_out_and_passed_over() {
+async fn an_inconsistent_endpoint_is_found_and_skipped() {
     use RpcFault::{BloomZero, EmptyLogs, HashChange, MissingLog, WrongBlockHashInLogs};
     let node = EvmNode::new(EvmSpec::tiny(5), BLOCKS);
     let range = BlockRange::new(10, 60);
@@ -259,7 +259,7 @@ async fn whoever_lies_is_found_out_and_passed_over() {
 
 /// A single node that lies is refused: nothing is made up, nothing left out.
 #[tokio::test(start_paused = true)]
-async fn one_liar_alone_is_an_error_that_names_it() {
+async fn one_inconsistent_endpoint_alone_is_an_error_that_names_it() {
     let node = EvmNode::new(EvmSpec::tiny(6), BLOCKS);
     let faults = Faults::new(1);
     faults.always(RpcFault::MissingLog);
@@ -284,7 +284,7 @@ async fn one_liar_alone_is_an_error_that_names_it() {
 
 /// Trouble that passes: tried again until it is over.
 #[tokio::test(start_paused = true)]
-async fn troubles_of_the_way_are_ridden_out() {
+async fn transport_errors_are_retried() {
     let node = EvmNode::new(EvmSpec::tiny(7), BLOCKS);
     let range = BlockRange::new(0, 50);
     for fault in [
@@ -428,8 +428,8 @@ async fn an_endpoint_of_another_chain_is_passed_over_where_others_are_right() {
         .map(|endpoint| endpoint.inconsistencies)
         .collect();
     assert_eq!(lies, [1, 0], "{report:?}");
-    let said = report[0].last_error.as_deref().unwrap_or_default();
-    assert!(said.contains("wrong chain"), "{said}");
+    let message = report[0].last_error.as_deref().unwrap_or_default();
+    assert!(message.contains("wrong chain"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -455,7 +455,7 @@ async fn what_cannot_be_proven_as_wanted_is_refused() {
 
 /// Latency is hidden by asking for several things at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_nodes_are_asked_in_parallel() {
+async fn slow_nodes_are_queried_in_parallel() {
     let node = EvmNode::new(EvmSpec::tiny(11), BLOCKS);
     let delay = Duration::from_millis(200);
     let server = serve(
@@ -478,7 +478,7 @@ async fn slow_nodes_are_asked_in_parallel() {
 
 /// Heads wake whoever waits, and a connection that drops is made again.
 #[tokio::test(flavor = "multi_thread")]
-async fn new_heads_are_told_through_lost_connections() {
+async fn new_heads_are_reported_through_lost_connections() {
     let node = EvmNode::new(EvmSpec::tiny(12), 10);
     let faults = Faults::new(3);
     let server = serve(
@@ -491,7 +491,7 @@ async fn new_heads_are_told_through_lost_connections() {
     .await;
     let source = source(&[&server], Strategy::Receipts);
     let mut hints = source.hints();
-    let told = async {
+    let reported = async {
         // The subscription itself is the first hint.
         hints.changed().await.unwrap();
         assert_eq!(source.subscription(), Subscription::Connected);
@@ -508,7 +508,7 @@ async fn new_heads_are_told_through_lost_connections() {
     let both = async {
         tokio::select! {
             () = source.listen() => unreachable!(),
-            () = told => {}
+            () = reported => {}
         }
     };
     tokio::time::timeout(Duration::from_secs(60), both)
@@ -545,7 +545,7 @@ async fn errors_inside_an_answer_lead_to_the_next_endpoint() {
 
 /// Two URLs on one host are two endpoints.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_keys_of_one_host_are_told_apart() {
+async fn two_keys_of_one_host_are_distinguished() {
     let node = EvmNode::new(EvmSpec::tiny(14), 10);
     let server = serve(&node, RpcOptions::default()).await;
     let urls = [

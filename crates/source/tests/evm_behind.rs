@@ -119,7 +119,7 @@ async fn the_tail_loses_no_logs_to_a_node_that_is_behind() {
 
 /// Where all nodes are behind, there is an error and no block.
 #[tokio::test(start_paused = true)]
-async fn a_block_whose_logs_nobody_has_is_no_answer() {
+async fn a_block_whose_logs_no_endpoint_has_is_no_answer() {
     let node = EvmNode::new(EvmSpec::tiny(2), BLOCKS);
     let faults = Faults::new(1);
     faults.always(RpcFault::LogsBehind);
@@ -156,7 +156,7 @@ async fn few_calls_confirm_the_tail_and_none_history() {
 
 /// Some do not take a hash: they are asked once, and believed as far as before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_takes_no_hashes_is_asked_for_them_once() {
+async fn a_node_that_takes_no_hashes_gets_one_query_with_them() {
     let node = EvmNode::new(EvmSpec::tiny(3), BLOCKS);
     let options = RpcOptions {
         no_block_hashes: true,

@@ -91,7 +91,7 @@ async fn an_endpoint_without_logs_leaves_them_to_one_that_has_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_method_that_nobody_has_is_told_at_once() {
+async fn a_method_that_no_endpoint_has_is_reported_at_once() {
     let node = EvmNode::new(EvmSpec::tiny(2), BLOCKS);
     let one = without(&node, &["eth_getLogs"]).await;
     let two = without(&node, &["eth_getLogs"]).await;
@@ -101,8 +101,8 @@ async fn a_method_that_nobody_has_is_told_at_once() {
     let error = fetched.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("eth_getLogs"), "{error}");
-    let asked = [&one, &two].map(|server| calls(server, "eth_getLogs"));
-    assert_eq!(asked, [1, 1]);
+    let requested = [&one, &two].map(|server| calls(server, "eth_getLogs"));
+    assert_eq!(requested, [1, 1]);
 }
 
 /// What the preferred endpoint proves is too little: the next one may prove enough.
@@ -373,10 +373,10 @@ async fn the_lowest_final_block_of_all_endpoints_counts() {
     // Where both say the same, it is asked once.
     nodes[0].set_finalized_depth(20);
     nodes[1].mine(1);
-    let asked = |server: &RpcServer| calls(server, "eth_getBlockByNumber");
+    let requested = |server: &RpcServer| calls(server, "eth_getBlockByNumber");
     source.heads().await.unwrap();
-    let before = asked(&servers[1]);
+    let before = requested(&servers[1]);
     let heads = source.heads().await.unwrap();
     assert_eq!(heads.finalized, Some(nodes[0].finalized()));
-    assert_eq!(asked(&servers[1]), before);
+    assert_eq!(requested(&servers[1]), before);
 }

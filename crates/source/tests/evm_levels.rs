@@ -133,7 +133,7 @@ async fn a_block_that_fails_a_dropped_rule_comes_from_an_endpoint_that_proves_it
     );
 }
 
-/// Where no endpoint proves more, the first one's word stands, and the others are not asked for ever.
+/// Where no endpoint proves more, the first one's word stands, and the others are not asked forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_that_no_endpoint_keeps_costs_few_questions() {
     let node = EvmNode::new(EvmSpec::tiny(83), 200);
@@ -142,7 +142,7 @@ async fn a_rule_that_no_endpoint_keeps_costs_few_questions() {
     let servers = [serve(&node, &lies).await, serve(&node, &lies).await];
     let both = [&servers[0], &servers[1]];
     let source = source(&both, Strategy::Receipts, Checks::ALL);
-    let asked = |server: &RpcServer| {
+    let requested = |server: &RpcServer| {
         let calls = server.stats().calls;
         calls
             .get("eth_getBlockReceipts")
@@ -156,7 +156,7 @@ async fn a_rule_that_no_endpoint_keeps_costs_few_questions() {
         assert!(named(&fetched, both[0]));
         assert_eq!(fetched.proof.logs(), Verification::Bloom);
     }
-    assert!(asked(both[0]) >= 20);
+    assert!(requested(both[0]) >= 20);
     // One to drop the rule, three in vain.
-    assert_eq!(asked(both[1]), 4);
+    assert_eq!(requested(both[1]), 4);
 }

@@ -92,9 +92,9 @@ fn has_updates(block: &Block) -> bool {
 }
 
 /// Blocks with logs of the contract, and what is kept of each.
-fn check(node: &EvmNode, asked: &Asked, txs: Verification) {
+fn check(node: &EvmNode, requested: &Asked, txs: Verification) {
     let mut with_logs = BTreeSet::new();
-    for (one, number) in asked.fetched.iter().zip(0..) {
+    for (one, number) in requested.fetched.iter().zip(0..) {
         let theirs = node.block(number).unwrap().to_model();
         let (block, expected) = (&one.block, has_updates(&theirs));
         assert_eq!(block.clock, theirs.clock);
@@ -111,8 +111,8 @@ fn check(node: &EvmNode, asked: &Asked, txs: Verification) {
         }
         assert_eq!(one.proof.txs(), txs, "block {number}");
     }
-    assert_eq!(asked.fetched.len() as u64, BLOCKS);
-    assert_eq!(asked.whole, with_logs);
+    assert_eq!(requested.fetched.len() as u64, BLOCKS);
+    assert_eq!(requested.whole, with_logs);
     assert!((10..BLOCKS as usize / 2).contains(&with_logs.len()));
 }
 
@@ -122,11 +122,11 @@ async fn blocks_without_a_kept_log_are_not_fetched_whole() {
     let node = node();
     let named = [Dataset::Logs, Dataset::Transactions];
     let linked = want(&named, Proof::LINKED);
-    let asked = fetch(&node, &linked, Checks::ALL, 40).await;
-    check(&node, &asked, Verification::Roots);
+    let requested = fetch(&node, &linked, Checks::ALL, 40).await;
+    check(&node, &requested, Verification::Roots);
     let all = [Dataset::Logs, Dataset::TxHashes, Dataset::Transactions];
     let whole = fetch(&node, &want(&all, Proof::LINKED), Checks::ALL, 40).await;
-    let (few, many) = (asked.bytes / BLOCKS, whole.bytes / BLOCKS);
+    let (few, many) = (requested.bytes / BLOCKS, whole.bytes / BLOCKS);
     println!("bytes a block: {many} with all transactions, {few} with those of kept logs");
     assert_eq!(whole.whole.len() as u64, BLOCKS);
     assert!(few < many, "{few} {many}");
@@ -138,8 +138,8 @@ async fn more_proof_takes_no_more_whole_blocks() {
     let node = node();
     let named = [Dataset::Logs, Dataset::Transactions];
     for step in [40, 1] {
-        let asked = fetch(&node, &want(&named, Proof::ROOTS), Checks::ALL, step).await;
-        check(&node, &asked, Verification::Roots);
+        let requested = fetch(&node, &want(&named, Proof::ROOTS), Checks::ALL, step).await;
+        check(&node, &requested, Verification::Roots);
     }
 }
 
@@ -149,8 +149,8 @@ async fn without_the_root_transactions_are_claimed() {
     let node = node();
     let named = [Dataset::Logs, Dataset::Transactions];
     let checks = Checks::ALL.up_to(Verification::Receipts);
-    let asked = fetch(&node, &want(&named, Proof::LINKED), checks, 40).await;
-    let updates = asked
+    let requested = fetch(&node, &want(&named, Proof::LINKED), checks, 40).await;
+    let updates = requested
         .fetched
         .iter()
         .filter(|one| !one.block.logs.is_empty());

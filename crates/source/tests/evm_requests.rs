@@ -117,7 +117,7 @@ async fn a_node_that_takes_few_calls_at_once_is_sent_few() {
     }
 }
 
-/// Such a node was asked for batches for ever, and no range ever came from it.
+/// Such a node was asked for batches forever, and no range ever came from it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_refuses_batches_is_sent_single_calls() {
     let node = EvmNode::new(EvmSpec::tiny(4), 60);

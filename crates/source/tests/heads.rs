@@ -86,7 +86,7 @@ async fn heads_are_one_request_for_no_more_than_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_refuse_batches_or_tags_are_asked_all_the_same() {
+async fn nodes_that_refuse_batches_or_tags_are_queried_without_them() {
     let node = EvmNode::new(EvmSpec::tiny(2), 200);
     let single = RpcOptions {
         no_batches: true,
@@ -110,7 +110,7 @@ async fn nodes_that_refuse_batches_or_tags_are_asked_all_the_same() {
     assert_eq!(heads, heads_of(&node, Tags::NONE));
 }
 
-/// A node that serves WebSocket but no subscriptions answered pings for ever: the second endpoint was
+/// A node that serves WebSocket but no subscriptions answered pings forever: the second endpoint was
 /// never tried, and nothing was logged.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_that_refuses_the_subscription_is_followed_by_the_next() {
@@ -144,7 +144,7 @@ async fn an_endpoint_that_refuses_the_subscription_is_followed_by_the_next() {
     };
     let within = tokio::time::timeout(std::time::Duration::from_secs(20), connected);
     tokio::select! {
-        () = source.listen() => unreachable!("it listens for ever"),
+        () = source.listen() => unreachable!("it listens forever"),
         connected = within => connected.expect("the second endpoint was not tried"),
     }
     assert_eq!(refuses.stats().calls["eth_subscribe"], 1);
@@ -153,7 +153,7 @@ async fn an_endpoint_that_refuses_the_subscription_is_followed_by_the_next() {
 /// A batch that several nodes answered may hold a newest block below the finalized one. In order
 /// there is none; a node that insists is not believed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finalized_block_above_the_newest_is_asked_for_again() {
+async fn a_finalized_block_above_the_newest_is_requested_again() {
     let node = EvmNode::new(EvmSpec::tiny(3), 200);
     node.set_finalized_depth(0);
     let faults = Faults::new(1);

@@ -81,7 +81,7 @@ fn drip(piece: &str) -> Vec<Piece> {
 
 /// Only pauses between pieces were limited: a byte now and then held a request for hours.
 #[tokio::test(start_paused = true)]
-async fn heads_that_drip_are_asked_for_elsewhere() {
+async fn heads_that_drip_are_requested_elsewhere() {
     let (slow, well) = (Canned::start(|_| drip(" ")).await, well().await);
     let source = source(&[&slow, &well]);
     let began = Instant::now();
@@ -95,7 +95,7 @@ async fn heads_that_drip_are_asked_for_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn logs_that_drip_are_asked_for_elsewhere() {
+async fn logs_that_drip_are_requested_elsewhere() {
     let slow = Canned::start(|request| {
         if request.contains("eth_getLogs") {
             drip(" ")
@@ -120,7 +120,7 @@ async fn logs_that_drip_are_asked_for_elsewhere() {
     );
 }
 
-/// An object of a lake held a round for ever: a byte came before each pause was over.
+/// An object of a lake held a round forever: a byte came before each pause was over.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_drips_is_given_up() {
     let server = Canned::start(|_| drip(" ")).await;
@@ -171,12 +171,12 @@ async fn a_stream_of_empty_lines_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn a_long_pause_is_not_waited_for_beside_a_good_endpoint() {
     let asked = Arc::new(Notify::new());
-    let told = asked.clone();
+    let reported = asked.clone();
     let broken = Canned::start(move |request| {
         if request.contains("eth_chainId") {
             return whole(&replies(request, chain));
         }
-        told.notify_one();
+        reported.notify_one();
         let mut answer = head("500 Internal Server Error");
         answer.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         vec![Piece::after(Duration::from_secs(1), answer)]
@@ -226,7 +226,7 @@ async fn redirects_are_not_followed() {
 
 /// Some repeat in an error what they were asked with, key and all.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_echoed_is_not_told() {
+async fn a_key_that_is_echoed_is_not_printed() {
     let text = "no plan for SECRET-KEY: see http://x/v3/SECRET-KEY?u=SECRET-KEY";
     let refusal = format!(r#"{{"id":0,"error":{{"code":-32000,"message":"{text}"}}}}"#);
     let server = Canned::start(move |request| {

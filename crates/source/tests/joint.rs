@@ -70,7 +70,7 @@ async fn a_portal_that_asks_to_wait_is_not_waited_for() {
 /// A Portal left out logs, made some up and moved others, each with a bloom that fits: its own bloom
 /// was all that the logs were compared with, and the blocks were stored as proven by it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lie_that_fits_its_own_bloom_does_not_fit_the_hashed_header() {
+async fn a_forgery_that_fits_its_own_bloom_does_not_fit_the_hashed_header() {
     let node = EvmNode::new(EvmSpec::tiny(5), 120);
     let server = RpcServer::start(node.clone(), RpcOptions::default());
     let server = server.await.unwrap();
@@ -104,16 +104,16 @@ async fn a_lie_that_fits_its_own_bloom_does_not_fit_the_hashed_header() {
                 assert!(one.proof.logs() >= least, "{lie:?}: {:?}", one.proof);
             }
             let reports = joint.endpoints();
-            let told = reports.last().unwrap();
+            let reported = reports.last().unwrap();
             let from_portal = |one: &&Fetched| one.endpoint.starts_with("Portal");
             let by_portal = fetched.iter().filter(from_portal).count();
             if lie.is_none() {
-                assert_eq!(told.inconsistencies, 0);
+                assert_eq!(reported.inconsistencies, 0);
                 assert!(by_portal > 0, "the Portal delivered nothing");
             } else if scope == Scope::All {
                 assert!(
-                    told.inconsistencies > 0 && told.backing_off,
-                    "{lie:?}: {told:?}"
+                    reported.inconsistencies > 0 && reported.backing_off,
+                    "{lie:?}: {reported:?}"
                 );
                 assert_eq!(by_portal, 0);
             }
@@ -144,7 +144,7 @@ async fn headers_for_a_portal_cost_one_request_a_hundred_blocks() {
 
 /// A Portal alone proves nothing, and says what to do where more is wanted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_portal_alone_is_its_own_word() {
+async fn a_portal_alone_is_only_claimed() {
     let node = EvmNode::new(EvmSpec::tiny(7), 50);
     let portal = serve_portal(&node, &PortalFaults::new(1)).await;
     let alone = PortalSource::new(PortalSettings::new(&portal.url(), 31_337)).unwrap();
@@ -335,8 +335,8 @@ async fn a_portal_is_compared_where_hashes_cover_no_content_or_are_not_known() {
                 let by_portal = one.endpoint.starts_with("Portal");
                 assert_eq!(by_portal, !lies, "{reports:?}");
             }
-            let told = joint.endpoints().pop().unwrap().inconsistencies;
-            assert_eq!(told, u64::from(lies));
+            let reported = joint.endpoints().pop().unwrap().inconsistencies;
+            assert_eq!(reported, u64::from(lies));
         }
     }
 }

@@ -117,8 +117,8 @@ async fn both_streams_give_the_chain_in_both_encodings() {
                 let host = fetched[0].endpoint.strip_prefix("Portal ").unwrap();
                 assert!(server.url().contains(host), "{host}");
             }
-            let asked = server.stats().requests[stream] - before.unwrap_or_default();
-            assert_eq!(asked, 4, "{:?}", server.stats());
+            let requested = server.stats().requests[stream] - before.unwrap_or_default();
+            assert_eq!(requested, 4, "{:?}", server.stats());
         }
         let encodings = server.stats().encodings;
         assert_eq!(encodings, [(name, 8)].into(), "not all bodies were {name}");
@@ -255,7 +255,7 @@ async fn streams_that_break_are_ridden_out() {
     }
 }
 
-/// Whatever gave a block continues at once; what gave none waits, and not for ever.
+/// Whatever gave a block continues at once; what gave none waits, and not forever.
 #[tokio::test(start_paused = true)]
 async fn only_answers_without_a_block_are_waited_for() {
     use PortalFault::{BrokenBody, CutLine, EmptyBody};
@@ -288,14 +288,14 @@ async fn statuses_that_pass_are_ridden_out() {
     let node = node(6);
     let bare = [408, 429, 500, 502, 503, 504, 521, 522, 523, 524, 529];
     let bare = bare.map(|status| (PortalFault::Status(status), Duration::from_millis(110)));
-    let told = [429, 503, 529];
-    let told = told.map(|status| {
+    let reported = [429, 503, 529];
+    let reported = reported.map(|status| {
         (
             PortalFault::StatusRetryAfter(status),
             Duration::from_secs(2),
         )
     });
-    for (fault, pause) in bare.into_iter().chain(told) {
+    for (fault, pause) in bare.into_iter().chain(reported) {
         let faults = PortalFaults::new(1);
         let server = serve_with(&node, &faults).await;
         let source = source(&server);
@@ -322,8 +322,8 @@ async fn statuses_that_pass_are_ridden_out() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert_eq!(faults.injected(fault), 6 + 7, "{fault:?}");
         // The last wish to wait holds for the next request, though nobody waited for it yet.
-        let told = matches!(fault, PortalFault::StatusRetryAfter(_));
-        assert_eq!(source.endpoints()[0].backing_off, told, "{fault:?}");
+        let reported = matches!(fault, PortalFault::StatusRetryAfter(_));
+        assert_eq!(source.endpoints()[0].backing_off, reported, "{fault:?}");
     }
 }
 
@@ -355,7 +355,7 @@ async fn a_wish_to_wait_holds_for_all_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn statuses_that_stay_are_told_at_once() {
+async fn permanent_statuses_are_reported_at_once() {
     let node = node(8);
     let range = BlockRange::new(250, BLOCKS + 1);
     for (fault, kind, text) in [
@@ -416,7 +416,7 @@ async fn what_is_not_there_is_missing_and_not_made_up() {
 /// The chain changes between two answers of one fetch: the second is refused with 409, and nothing
 /// of both is put together.
 #[tokio::test(start_paused = true)]
-async fn a_reorg_between_two_answers_is_told() {
+async fn a_reorg_between_two_answers_is_reported() {
     let node = node(10);
     let options = PortalOptions {
         blocks_max: Some(20),
@@ -496,7 +496,7 @@ async fn a_finalized_head_never_goes_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_lies_is_found_out_and_named() {
+async fn an_inconsistent_portal_is_found_and_named() {
     use PortalFault::{LongLine, MissingLog, RepeatedBlock, SkippedBlock, WrongParent};
     let node = node(13);
     let range = BlockRange::new(10, 200);
@@ -582,8 +582,8 @@ async fn a_limit_on_requests_is_waited_for() {
         .await
         .unwrap();
     assert_eq!(fetched.len(), 50);
-    let asked: u64 = server.stats().requests.values().sum();
-    assert!(asked > 6, "nothing was refused: {asked} requests");
+    let requested: u64 = server.stats().requests.values().sum();
+    assert!(requested > 6, "nothing was refused: {requested} requests");
 }
 
 /// A fetch held its two thousand blocks whatever was in them.

@@ -31,7 +31,7 @@ fn core(pond: &Pond) -> CoreSource {
     .unwrap()
 }
 
-/// Behind a damaged newest object the ledgers before it were offered for ever, also when all of them were
+/// Behind a damaged newest object the ledgers before it were offered forever, also when all of them were
 /// archived: the hybrid did not tell the lake how far the archive reaches, so nobody heard of the damage.
 #[tokio::test]
 async fn the_lake_learns_what_is_archived() {

@@ -17,7 +17,7 @@ use chronolith_source::stellar::{LakePlace, LakeSettings, LakeSource, Layout};
 use chronolith_stellar::{Ledger, Network};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use stellar::{Pond, SMALL, all, chain, pack_batch, said};
+use stellar::{Pond, SMALL, all, chain, message, pack_batch};
 
 fn layouts() -> Vec<LakeLayout> {
     let mut layouts = Vec::new();
@@ -50,9 +50,9 @@ async fn assert_whole(pond: &Pond, settings: LakeSettings, head: u64) {
         let range = BlockRange::new(start, (start + 3).min(head + 1));
         pond.assert_is(&lake.fetch(range, &all(), None).await.unwrap(), range);
     }
-    let behind = said(&lake, head + 1).await;
+    let behind = message(&lake, head + 1).await;
     assert!(behind.contains("is not there"), "{behind}");
-    assert!(said(&lake, 1).await.contains("is not there"));
+    assert!(message(&lake, 1).await.contains("is not there"));
     assert_eq!(lake.clock(head + 1).await.unwrap(), None);
     let genesis = lake.identity().await.unwrap().genesis;
     assert_eq!(genesis, Some(pond.chain.genesis_hash()));
@@ -120,9 +120,9 @@ async fn real_ledgers_are_proven() {
     let test = open(Network::TESTNET, fixtures.to_owned(), 53_312_000).await;
     let error = test.unwrap().heads().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    let said = error.to_string();
-    assert!(said.contains("FCD285FF--53312000.xdr.zst"), "{said}");
-    assert!(said.contains(Network::TESTNET), "{said}");
+    let message = error.to_string();
+    assert!(message.contains("FCD285FF--53312000.xdr.zst"), "{message}");
+    assert!(message.contains(Network::TESTNET), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,7 +133,7 @@ async fn the_newest_ledger_moves_on_and_is_found_in_few_requests() {
     let server = server.await.unwrap();
     let settings = pond.settings(LakePlace::Http(server.url()));
     let (there, listed) = (LakeSource::open(settings).await.unwrap(), pond.open().await);
-    let mut asked = 0;
+    let mut requested = 0;
     for end in [30, 31, 33, 33, 80, 81] {
         pond.grow(end);
         for lake in [&there as &dyn Source, &listed] {
@@ -141,8 +141,12 @@ async fn the_newest_ledger_moves_on_and_is_found_in_few_requests() {
             assert_eq!(head, u64::from(end) - 1);
         }
         let requests = server.stats().requests.values().sum::<u64>();
-        assert!(requests - asked < 40, "{} requests", requests - asked);
-        asked = requests;
+        assert!(
+            requests - requested < 40,
+            "{} requests",
+            requests - requested
+        );
+        requested = requests;
     }
     // An object that is there but not shown yet is no newer ledger.
     pond.grow(82);
@@ -173,10 +177,10 @@ async fn a_lake_without_objects_says_so() {
     };
     let error = LakeSource::open(settings).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    let said = error.to_string();
+    let message = error.to_string();
     assert!(
-        said.contains("no directory") && said.contains("/nowhere"),
-        "{said}"
+        message.contains("no directory") && message.contains("/nowhere"),
+        "{message}"
     );
     // One folder too deep.
     pond.grow(3);
@@ -203,19 +207,19 @@ async fn a_lake_over_http_that_begins_later_asks_for_another_first_ledger() {
     };
     let error = from(12).await.unwrap().heads().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let said = error.to_string();
+    let message = error.to_string();
     let (key, _) = pond.object(12);
     assert!(
-        said.contains(&key) && said.contains("startBlock=12"),
-        "{said}"
+        message.contains(&key) && message.contains("startBlock=12"),
+        "{message}"
     );
-    assert!(!said.contains("yet"), "{said}");
+    assert!(!message.contains("yet"), "{message}");
     let lake = from(20).await.unwrap();
     assert_eq!(lake.heads().await.unwrap().head.number, 29);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hole_is_named_until_it_is_filled() {
+async fn a_gap_is_named_until_it_is_filled() {
     let pond = Pond::new(7, SMALL, 40);
     let lake = pond.open().await;
     let (key, path) = pond.object(20);
@@ -224,12 +228,12 @@ async fn a_hole_is_named_until_it_is_filled() {
     // What comes before it comes.
     let some = lake.fetch_some(before, &all(), None).await.unwrap();
     pond.assert_is(&some, BlockRange::new(15, 20));
-    let told = lake.fetch(before, &all(), None).await.unwrap_err();
-    assert_eq!(told.kind(), ErrorKind::Disagreement);
-    let told = told.to_string();
+    let reported = lake.fetch(before, &all(), None).await.unwrap_err();
+    assert_eq!(reported.kind(), ErrorKind::Disagreement);
+    let reported = reported.to_string();
     assert!(
-        told.contains(&key) && told.contains("continues to ledger 39"),
-        "{told}"
+        reported.contains(&key) && reported.contains("continues to ledger 39"),
+        "{reported}"
     );
     assert!(
         lake.endpoints()[0].last_error.is_none(),
@@ -242,7 +246,7 @@ async fn a_hole_is_named_until_it_is_filled() {
 /// Where nothing is listed, the object before a hole looked like the newest, and the chain like one that
 /// stands still.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hole_over_http_is_not_the_end_of_the_lake() {
+async fn a_gap_over_http_is_not_the_end_of_the_lake() {
     let pond = Pond::new(7, SMALL, 40);
     // One that the search for the newest comes upon.
     let (key, path) = pond.object(33);
@@ -252,14 +256,14 @@ async fn a_hole_over_http_is_not_the_end_of_the_lake() {
     let settings = pond.settings(LakePlace::Http(server.url()));
     let lake = LakeSource::open(settings).await.unwrap();
     assert_eq!(lake.heads().await.unwrap().head.number, 39);
-    let told = said(&lake, 33).await;
+    let reported = message(&lake, 33).await;
     assert!(
-        told.contains(&key) && told.contains("continues to ledger 39"),
-        "{told}"
+        reported.contains(&key) && reported.contains("continues to ledger 39"),
+        "{reported}"
     );
-    assert!(told.contains("Disagreement"), "{told}");
+    assert!(reported.contains("Disagreement"), "{reported}");
     pond.grow(40);
-    assert_eq!(said(&lake, 33).await, "1 ledgers came");
+    assert_eq!(message(&lake, 33).await, "1 ledgers came");
 }
 
 /// What stands in place of the object of ledger 20, and what is said of it.
@@ -337,7 +341,7 @@ async fn whatever_is_wrong_with_an_object_is_named() {
         std::fs::write(&path, object).unwrap();
         let lake = pond.open().await;
         let range = BlockRange::new(19, 22);
-        let told = match lake.fetch_some(range, &all(), None).await {
+        let reported = match lake.fetch_some(range, &all(), None).await {
             // What came before it is as good as ever.
             Ok(fetched) => {
                 pond.assert_is(&fetched, BlockRange::one(19));
@@ -346,13 +350,17 @@ async fn whatever_is_wrong_with_an_object_is_named() {
             }
             Err(error) => error,
         };
-        assert_eq!(told.kind(), ErrorKind::Disagreement, "{name}: {told}");
-        let told = told.to_string();
-        assert!(told.contains("endpoint=lake"), "{name}: {told}");
-        assert!(told.contains(expected), "{name}: {told}");
+        assert_eq!(
+            reported.kind(),
+            ErrorKind::Disagreement,
+            "{name}: {reported}"
+        );
+        let reported = reported.to_string();
+        assert!(reported.contains("endpoint=lake"), "{name}: {reported}");
+        assert!(reported.contains(expected), "{name}: {reported}");
         // A ledger that is right in itself may be wrong by the one behind it.
-        let is_named = told.contains(&key) || told.contains(&pond.object(21).0);
-        assert!(is_named, "{name}: {told}");
+        let is_named = reported.contains(&key) || reported.contains(&pond.object(21).0);
+        assert!(is_named, "{name}: {reported}");
         std::fs::write(&path, &whole).unwrap();
         pond.assert_is(&lake.fetch(range, &all(), None).await.unwrap(), range);
     }
@@ -372,24 +380,27 @@ async fn a_short_batch_is_named() {
     let refs: Vec<&[u8]> = ledgers.iter().map(|raw| &raw[..]).collect();
     std::fs::write(&path, pack_batch((16, 22, 7), &refs[..7])).unwrap();
     let lake = pond.open().await;
-    let told = said(&lake, 17).await;
+    let reported = message(&lake, 17).await;
     assert!(
-        told.contains(&key) && told.contains("16 to 22, not 16 to 23"),
-        "{told}"
+        reported.contains(&key) && reported.contains("16 to 22, not 16 to 23"),
+        "{reported}"
     );
     std::fs::write(&path, pack_batch((16, 23, 7), &refs[..7])).unwrap();
-    let told = said(&lake, 17).await;
-    assert!(told.contains("it holds 7 ledgers for 16 to 23"), "{told}");
+    let reported = message(&lake, 17).await;
+    assert!(
+        reported.contains("it holds 7 ledgers for 16 to 23"),
+        "{reported}"
+    );
     let mut swapped = refs.clone();
     swapped.swap(2, 3);
     std::fs::write(&path, pack_batch((16, 23, 8), &swapped)).unwrap();
-    let told = said(&lake, 17).await;
+    let reported = message(&lake, 17).await;
     assert!(
-        told.contains(&key) && told.contains("ledger 19 is in its place"),
-        "{told}"
+        reported.contains(&key) && reported.contains("ledger 19 is in its place"),
+        "{reported}"
     );
     std::fs::write(&path, pack_batch((16, 23, 8), &refs)).unwrap();
-    assert_eq!(said(&lake, 17).await, "1 ledgers came");
+    assert_eq!(message(&lake, 17).await, "1 ledgers came");
 }
 
 /// Objects carry a checksum, so no bit of a ledger is ever another without being found. A few bits of an
@@ -441,17 +452,17 @@ async fn a_flipped_bit_without_a_checksum_is_found_by_proof() {
         let mut raw = pond.chain.ledger(number).raw.to_vec();
         let pack = |raw: &[u8]| pack_batch((number, number, 1), &[raw]);
         std::fs::write(&path, pack(&raw)).unwrap();
-        let taken = said(&pond.open().await, number.into()).await;
+        let taken = message(&pond.open().await, number.into()).await;
         assert_eq!(taken, "1 ledgers came", "an object needs no checksum");
         let ledger = Ledger::walk(raw.clone().into()).unwrap();
         let bytes: Vec<usize> = ledger.hashed().flatten().collect();
         let at = bytes[rng.random_range(0..bytes.len())];
         raw[at] ^= 1 << rng.random_range(0..8);
         std::fs::write(&path, pack(&raw)).unwrap();
-        let told = said(&pond.open().await, number.into()).await;
-        let is_found = told.contains(&key) && told.contains("Disagreement");
-        assert!(is_found, "byte {at} of ledger {number}: {told}");
-        by_hash += u32::from(told.contains("hash does not fit its content"));
+        let reported = message(&pond.open().await, number.into()).await;
+        let is_found = reported.contains(&key) && reported.contains("Disagreement");
+        assert!(is_found, "byte {at} of ledger {number}: {reported}");
+        by_hash += u32::from(reported.contains("hash does not fit its content"));
         std::fs::write(&path, &whole).unwrap();
     }
     // The others are no ledgers any more, or other ones.
@@ -459,7 +470,7 @@ async fn a_flipped_bit_without_a_checksum_is_found_by_proof() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn faults_on_the_way_are_ridden_out_and_lies_are_not() {
+async fn transport_errors_are_retried_and_forgeries_are_not() {
     let pond = Pond::new(12, SMALL, 30);
     let faults = FileFaults::default();
     let server = FileServer::start(pond.lake.directory(), faults.clone());
@@ -475,8 +486,8 @@ async fn faults_on_the_way_are_ridden_out_and_lies_are_not() {
         (8, slow),
     ] {
         faults.plan(fault, &format!("--{ledger}.xdr"), 1);
-        let told = said(&lake, ledger).await;
-        assert_eq!(told, "1 ledgers came", "{fault:?}");
+        let reported = message(&lake, ledger).await;
+        assert_eq!(reported, "1 ledgers came", "{fault:?}");
         assert_eq!(faults.hits(fault), 1, "{fault:?} never happened");
     }
     for (ledger, fault, expected) in [
@@ -484,22 +495,25 @@ async fn faults_on_the_way_are_ridden_out_and_lies_are_not() {
         (11, FileFault::WrongByte, "object"),
     ] {
         faults.plan(fault, &format!("--{ledger}.xdr"), 1);
-        let told = said(&lake, ledger).await;
+        let reported = message(&lake, ledger).await;
         let (key, _) = pond.object(ledger as u32);
-        assert!(told.contains(&key) && told.contains(expected), "{told}");
-        assert!(told.contains("Disagreement"), "{told}");
-        assert_eq!(said(&lake, ledger).await, "1 ledgers came");
+        assert!(
+            reported.contains(&key) && reported.contains(expected),
+            "{reported}"
+        );
+        assert!(reported.contains("Disagreement"), "{reported}");
+        assert_eq!(message(&lake, ledger).await, "1 ledgers came");
     }
     // Gone for longer than is waited.
     faults.plan(FileFault::Status(503), "--15.xdr", 100);
-    let told = said(&lake, 15).await;
+    let reported = message(&lake, 15).await;
     assert!(
-        told.contains("Unavailable") && told.contains("--15.xdr.zst"),
-        "{told}"
+        reported.contains("Unavailable") && reported.contains("--15.xdr.zst"),
+        "{reported}"
     );
     assert!(lake.endpoints()[0].backing_off);
     faults.clear();
-    assert_eq!(said(&lake, 15).await, "1 ledgers came");
+    assert_eq!(message(&lake, 15).await, "1 ledgers came");
     assert!(!lake.endpoints()[0].backing_off);
     let port = server.url();
     assert!(!format!("{lake:?}").contains(&port), "the URL is shown");

@@ -16,7 +16,7 @@ use chronolith_source::Source;
 use chronolith_source::stellar::{LakePlace, LakeSource};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
-use stellar::{Pond, SMALL, all, said};
+use stellar::{Pond, SMALL, all, message};
 
 /// How the store is reached.
 fn options() -> Option<(String, Vec<(String, String)>)> {
@@ -75,7 +75,7 @@ async fn a_lake_in_a_bucket_comes_whole() {
         assert_eq!(lake.heads().await.unwrap().head.number, 39);
         let range = BlockRange::new(2, 40);
         pond.assert_is(&lake.fetch(range, &all(), None).await.unwrap(), range);
-        assert!(said(&lake, 40).await.contains("is not there"));
+        assert!(message(&lake, 40).await.contains("is not there"));
 
         pond.grow(41);
         upload(&*store, &prefix, pond.lake.directory()).await;
@@ -85,8 +85,11 @@ async fn a_lake_in_a_bucket_comes_whole() {
         let gone = Path::from(format!("{prefix}/{key}"));
         store.delete(&gone).await.unwrap();
         let fresh = LakeSource::open(pond.settings(place)).await.unwrap();
-        let told = said(&fresh, 20).await;
-        assert!(told.contains(&key) && told.contains("is missing"), "{told}");
+        let reported = message(&fresh, 20).await;
+        assert!(
+            reported.contains(&key) && reported.contains("is missing"),
+            "{reported}"
+        );
 
         let mut wrong = options.clone();
         wrong[2].1 = "WRONG-SECRET".to_owned();

@@ -108,7 +108,7 @@ fn events_of_real_contract_calls_are_those_of_their_results() {
 /// its logs.
 #[test]
 fn hostile_ledgers_of_a_lying_lake_are_refused_or_not_called_proven() {
-    let mut told = BTreeMap::<LakeForgery, u32>::new();
+    let mut reported = BTreeMap::<LakeForgery, u32>::new();
     for seed in 0..4 {
         let settings = StellarSettings::new(seed);
         let chain = StellarChain::new(settings.clone());
@@ -119,7 +119,7 @@ fn hostile_ledgers_of_a_lying_lake_are_refused_or_not_called_proven() {
             };
             let made = chain.ledger(sequence);
             let found = Ledger::walk(forged.raw).and_then(|ledger| prove(ledger, &network));
-            *told.entry(lie).or_default() += 1;
+            *reported.entry(lie).or_default() += 1;
             match found {
                 Err(Fault::Events {
                     sequence: at,
@@ -153,7 +153,7 @@ fn hostile_ledgers_of_a_lying_lake_are_refused_or_not_called_proven() {
         }
     }
     for lie in LakeForgery::ALL {
-        assert!(told.contains_key(&lie), "{lie:?} was never told");
+        assert!(reported.contains_key(&lie), "{lie:?} was never told");
     }
 }
 

@@ -69,7 +69,7 @@ async fn directories_above_ours_need_not_be_readable() {
         .gid(NOBODY)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{told}");
-    assert!(told.contains("1 passed"), "{told}");
+    let reported = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{reported}");
+    assert!(reported.contains("1 passed"), "{reported}");
 }

@@ -84,7 +84,7 @@ impl MemorySource {
         }))
     }
 
-    /// Answers so many fetches more. The next one waits for ever.
+    /// Answers so many fetches more. The next one waits forever.
     pub fn stop_after_fetches(&self, count: u64) {
         self.0.fetches_left.store(count, Ordering::SeqCst);
         self.0.is_stuck.send_replace(false);
@@ -95,7 +95,7 @@ impl MemorySource {
         *self.0.broken.lock().unwrap() = Some(blocks);
     }
 
-    /// Waits until a fetch waits for ever.
+    /// Waits until a fetch waits forever.
     pub async fn stuck(&self) {
         let mut stuck = self.0.is_stuck.subscribe();
         stuck.wait_for(|stuck| *stuck).await.unwrap();

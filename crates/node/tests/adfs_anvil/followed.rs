@@ -92,8 +92,8 @@ impl All {
     pub fn say(&self, words: &[&str]) -> String {
         let mut command = self.bench.command(words);
         let output = command.env("PG_URL", &self.database.url).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{words:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {message}");
         String::from_utf8(output.stdout).unwrap()
     }
 

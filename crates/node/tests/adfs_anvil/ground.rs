@@ -341,8 +341,8 @@ impl Ground {
 
     /// A slot of the proxy's storage behind a block.
     pub async fn storage(&self, slot: &str, block: u64) -> String {
-        let asked = json!([self.proxy, slot, format!("0x{block:x}")]);
-        let found = self.node.call("eth_getStorageAt", asked).await;
+        let requested = json!([self.proxy, slot, format!("0x{block:x}")]);
+        let found = self.node.call("eth_getStorageAt", requested).await;
         found.as_str().unwrap().to_owned()
     }
 }

@@ -72,7 +72,7 @@ pub fn expected(ground: &Ground, blocks: &[(&Mined, &str)]) -> Tables {
 
 /// The first rows that one has and the other has not.
 pub fn difference(found: &Tables, wanted: &Tables) -> String {
-    let mut said = String::new();
+    let mut message = String::new();
     let none = Vec::new();
     for table in TABLES {
         let of = |all: &Tables| all.get(table).unwrap_or(&none).clone();
@@ -83,14 +83,14 @@ pub fn difference(found: &Tables, wanted: &Tables) -> String {
         };
         let (odd, missing) = (only(&found, &wanted), only(&wanted, &found));
         if found != wanted {
-            said += &format!(
+            message += &format!(
                 "{table}: {} rows, {} wanted; odd {odd:#?}; missing {missing:#?}\n",
                 found.len(),
                 wanted.len()
             );
         }
     }
-    said
+    message
 }
 
 fn put(all: &mut Tables, table: &'static str, row: &Json) {

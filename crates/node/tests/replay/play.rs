@@ -171,19 +171,19 @@ impl World {
         if let Some(pages) = &scenario.pages {
             return pages.run(self, chain).await;
         }
-        let (answer, asked) = match (&scenario.rpc, &scenario.request) {
+        let (answer, requested) = match (&scenario.rpc, &scenario.request) {
             (Some(call), None) => {
                 let body = call.body(chain);
                 (self.post(chain, &body).await?, show(&body))
             }
             (None, Some(request)) => {
-                let asked = format!("{} {}", request.method, fill_text(&request.path, chain));
-                (request.send(self, chain).await?, asked)
+                let requested = format!("{} {}", request.method, fill_text(&request.path, chain));
+                (request.send(self, chain).await?, requested)
             }
             _ => return Err("ask exactly one thing".to_owned()),
         };
         let checked = scenario.check(self, chain, &answer).await;
-        checked.map_err(|said| format!("{asked}\n    {said}"))
+        checked.map_err(|output| format!("{requested}\n    {output}"))
     }
 
     pub(crate) async fn post(&self, chain: &Chain, body: &Value) -> Result<Answer, String> {
@@ -323,8 +323,8 @@ impl Scenario {
             return Ok(envelope("result", result));
         }
         if let Some(error) = &self.error {
-            let said = error.get("code").and(error.get("message"));
-            said.ok_or("an error is expected with its code and its message")?;
+            let output = error.get("code").and(error.get("message"));
+            output.ok_or("an error is expected with its code and its message")?;
             return Ok(envelope("error", &json!({ "$part": error })));
         }
         if let Some(refused) = &self.refused {

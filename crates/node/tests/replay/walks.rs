@@ -89,10 +89,10 @@ async fn ask(
     filter: &Value,
     (from, to): (u64, u64),
 ) -> Result<Value, String> {
-    let mut asked = filter.clone();
-    asked["fromBlock"] = format!("{from:#x}").into();
-    asked["toBlock"] = format!("{to:#x}").into();
-    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": [asked] });
+    let mut requested = filter.clone();
+    requested["fromBlock"] = format!("{from:#x}").into();
+    requested["toBlock"] = format!("{to:#x}").into();
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": [requested] });
     world.post(chain, &call).await?.json()
 }
 
@@ -145,14 +145,13 @@ impl Pages {
         filter: &Value,
         cursor: &Value,
     ) -> Result<Value, String> {
-        let mut asked = filter.clone();
+        let mut requested = filter.clone();
         for name in ["fromBlock", "toBlock"] {
-            asked[name] = format!("{:#x}", filter[name].as_u64().unwrap()).into();
+            requested[name] = format!("{:#x}", filter[name].as_u64().unwrap()).into();
         }
-        (asked["limit"], asked["order"]) = (self.limit.into(), self.order.clone().into());
-        asked["cursor"] = cursor.clone();
-        let call =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "chronolith_getLogs", "params": [asked] });
+        (requested["limit"], requested["order"]) = (self.limit.into(), self.order.clone().into());
+        requested["cursor"] = cursor.clone();
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "chronolith_getLogs", "params": [requested] });
         let mut answer = world.post(chain, &call).await?.json()?;
         match answer.get_mut("result") {
             Some(page) => Ok(page.take()),

@@ -84,8 +84,8 @@ impl Bench {
     #[track_caller]
     pub fn say(&self, words: &[&str]) -> String {
         let output = self.output(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{words:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {message}");
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -93,9 +93,9 @@ impl Bench {
     #[track_caller]
     pub fn refused(&self, words: &[&str], expected: &str) {
         let output = self.output(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 
     #[track_caller]
@@ -193,8 +193,9 @@ impl Bench {
 
     /// Asks the newest listener for health and metrics.
     pub async fn operations(&self, path: &str) -> (u16, String) {
+        self.wait_for_listener();
         let listeners = self.events("health_listening");
-        let newest = listeners.last().expect("no listener in the log");
+        let newest = listeners.last().unwrap();
         let address = newest["listen"].as_str().unwrap();
         let (_, port) = address.rsplit_once(':').unwrap();
         let url = format!("http://127.0.0.1:{port}{path}");
@@ -202,14 +203,14 @@ impl Bench {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
-    /// Where everybody is answered, by the newest program that says so in the log.
+    /// The public listener of the newest program in the log.
     pub fn public(&self) -> String {
-        let said = || {
+        let message = || {
             let newest = self.events("public_listening").pop()?;
             Some(newest["listen"].as_str()?.to_owned())
         };
-        self.wait("the public listener", || said().is_some());
-        format!("http://{}", said().unwrap())
+        self.wait("the public listener", || message().is_some());
+        format!("http://{}", message().unwrap())
     }
 
     /// Asks for readiness until the answer is as wanted.

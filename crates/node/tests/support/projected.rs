@@ -87,8 +87,8 @@ impl Setup {
     #[track_caller]
     pub fn json(&self, words: &[&str]) -> Value {
         let output = self.output(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{words:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {message}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 

@@ -10,9 +10,9 @@ fn check(bytes: &[u8], profile: &Profile, expected: (Reason, usize, &str)) {
     let fault = decode(bytes, profile).expect_err(expected.2);
     let (reason, offset, sentence) = expected;
     assert_eq!((fault.reason(), fault.offset), (reason, offset), "{fault}");
-    let said = fault.to_string();
-    assert!(said.contains(sentence), "{said}");
-    assert!(said.ends_with(&format!("at byte {offset}")), "{said}");
+    let message = fault.to_string();
+    assert!(message.contains(sentence), "{message}");
+    assert!(message.ends_with(&format!("at byte {offset}")), "{message}");
 }
 
 /// Header, one feed with these bytes, nothing else.
@@ -124,7 +124,7 @@ fn every_refusal_names_its_byte_and_its_guard() {
 }
 
 #[test]
-fn accumulators_that_are_cut_off_are_told_apart() {
+fn accumulators_that_are_cut_off_are_distinguished() {
     let profile = Profile::new(HeaderForm::Accumulators);
     for (length, offset, sentence) in [
         (32, 1, "the source accumulator (need=32, left=31)"),
@@ -215,8 +215,8 @@ fn the_largest_update_is_taken_and_one_more_is_not() {
         assert_eq!(decoded.data, feed.data);
     }
     assert_eq!(decoded.distinct_feeds().len(), 10_000);
-    let said = decoded.to_json();
-    assert_eq!(said["feeds"].as_array().unwrap().len(), 10_000);
+    let message = decoded.to_json();
+    assert_eq!(message["feeds"].as_array().unwrap().len(), 10_000);
 
     bytes.push(0);
     let sentence = "calldata is larger than the limit (bytes=131073, limit=131072)";

@@ -69,7 +69,7 @@ fn of_the_same_slot_and_the_same_row_the_last_counts() {
 
 /// After 8191 comes 0, so the larger index is not the newer one.
 #[test]
-fn the_newest_value_is_the_last_one_also_where_the_ring_begins_anew() {
+fn the_newest_value_is_the_last_one_also_where_the_ring_begins_again() {
     let feeds = [Value::new(3, 8_191, b"a"), Value::new(3, 0, b"b")];
     let decoded = decoded(&feeds, &[row(0, &[(3, 0)])]);
     assert_eq!(decoded.newest_feeds()[0].data, &b"b"[..]);
@@ -78,7 +78,7 @@ fn the_newest_value_is_the_last_one_also_where_the_ring_begins_anew() {
 }
 
 #[test]
-fn a_value_that_lies_elsewhere_than_the_table_says_is_told() {
+fn a_value_elsewhere_than_in_the_table_is_reported() {
     let feeds = [Value::new(0, 9, b"a"), Value::new(18, 4, b"b")];
     let rows = [row(0, &[(0, 8)]), row(1, &[(2, 4)])];
     let decoded = decoded(&feeds, &rows);
@@ -89,9 +89,9 @@ fn a_value_that_lies_elsewhere_than_the_table_says_is_told() {
     };
     assert_eq!(decoded.disagreements, [expected]);
     assert_eq!(decoded.feeds[0].rb_index, 9);
-    let said = decoded.to_json();
-    let told = json!([{ "feed": 0, "index": 9, "tableLane": 8 }]);
-    assert_eq!(said["disagreements"], told);
+    let message = decoded.to_json();
+    let reported = json!([{ "feed": 0, "index": 9, "tableLane": 8 }]);
+    assert_eq!(message["disagreements"], reported);
 }
 
 #[test]
@@ -129,10 +129,10 @@ fn lanes_outside_of_the_ring_are_refused_or_cut() {
     assert_eq!(row.data[2..4], 8_194_u16.to_be_bytes());
     assert_eq!(row.stored()[2..4], 2_u16.to_be_bytes());
     assert_eq!(row.stored()[30..], 8_191_u16.to_be_bytes());
-    let said = decoded.to_json();
-    let told =
+    let message = decoded.to_json();
+    let reported =
         json!([{ "row": 1, "lane": 1, "value": 8_194 }, { "row": 1, "lane": 15, "value": 65_535 }]);
-    assert_eq!(said["highLanes"], told);
+    assert_eq!(message["highLanes"], reported);
 }
 
 #[test]

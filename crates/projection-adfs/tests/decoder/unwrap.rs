@@ -68,7 +68,7 @@ fn multi_send(calls: &[(u8, Address, Vec<u8>)]) -> Vec<u8> {
 /// Where each call is, what it was inside of, and its block number, by its bytes in the input.
 fn check(to: Address, input: &[u8], expected: &[(&str, u64)]) {
     let calls = find(Some(to), input, PROXY).unwrap();
-    let said: Vec<(String, &[u8])> = calls
+    let message: Vec<(String, &[u8])> = calls
         .iter()
         .map(|call| (call.wrappers.to_string(), call.calldata))
         .collect();
@@ -78,7 +78,7 @@ fn check(to: Address, input: &[u8], expected: &[(&str, u64)]) {
         .zip(&wanted)
         .map(|((wrappers, _), bytes)| ((*wrappers).to_owned(), &bytes[..]))
         .collect();
-    assert_eq!(said, wanted);
+    assert_eq!(message, wanted);
     for Call {
         offset, calldata, ..
     } in calls
@@ -124,7 +124,7 @@ fn updates_are_found_in_every_wrapper() {
 }
 
 #[test]
-fn what_was_seen_instead_is_told() {
+fn what_was_seen_instead_is_reported() {
     let seen = |to, input: &[u8]| lacking(to, input).seen;
     let elsewhere = Seen::Elsewhere {
         offset: 0,
@@ -148,8 +148,8 @@ fn what_was_seen_instead_is_told() {
         bytes: update(1).len(),
     };
     assert_eq!(other.seen, [expected]);
-    let said = other.to_string();
-    assert!(said.starts_with("no call of the proxy that updates feeds; there is a call of another contract (offset=356, to=0x7777"), "{said}");
+    let message = other.to_string();
+    assert!(message.starts_with("no call of the proxy that updates feeds; there is a call of another contract (offset=356, to=0x7777"), "{message}");
     // An operation that does not exist.
     let broken = Seen::Broken {
         wrapper: Wrapper::Safe,
@@ -195,10 +195,15 @@ fn hostile_offsets_and_lengths_are_broken_wrappers() {
         ] {
             input[at..at + 32].copy_from_slice(&far);
             let none = lacking(Some(SAFE), &input);
-            let [Seen::Broken { wrapper: said, .. }] = none.seen[..] else {
+            let [
+                Seen::Broken {
+                    wrapper: message, ..
+                },
+            ] = none.seen[..]
+            else {
                 panic!("{none}");
             };
-            assert_eq!(said, wrapper);
+            assert_eq!(message, wrapper);
         }
     }
     // What came before the broken place is found.

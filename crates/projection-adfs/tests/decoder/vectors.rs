@@ -21,17 +21,20 @@ fn check(vector: &Value) {
         let Cause::Truncated { need, .. } = fault.cause else {
             panic!("{name}: {fault}");
         };
-        let told = format!("truncated at {} need {need}", fault.offset);
-        assert_eq!(vector["detail"], told, "{name}");
+        let reported = format!("truncated at {} need {need}", fault.offset);
+        assert_eq!(vector["detail"], reported, "{name}");
         return;
     };
-    let said = decoded.unwrap().to_json();
-    assert_eq!(said["hasBlockNumber"], vector["hasBlockNumber"], "{name}");
+    let message = decoded.unwrap().to_json();
+    assert_eq!(
+        message["hasBlockNumber"], vector["hasBlockNumber"],
+        "{name}"
+    );
     // Every field of the vector is there, under the same name but for the ring index.
     for (field, value) in expected.as_object().unwrap() {
         match value {
             Value::Array(items) => {
-                let shown = said[field].as_array().unwrap();
+                let shown = message[field].as_array().unwrap();
                 assert_eq!(shown.len(), items.len(), "{name} {field}");
                 for (shown, item) in shown.iter().zip(items) {
                     for (key, value) in item.as_object().unwrap() {
@@ -40,7 +43,7 @@ fn check(vector: &Value) {
                     }
                 }
             }
-            value => assert_eq!(&said[field], value, "{name} {field}"),
+            value => assert_eq!(&message[field], value, "{name} {field}"),
         }
     }
 }

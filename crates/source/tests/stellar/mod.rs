@@ -117,7 +117,7 @@ pub fn assert_chain(chain: &StellarChain, fetched: &[Fetched], range: BlockRange
 }
 
 /// What a fetch of one ledger says.
-pub async fn said(source: &dyn Source, ledger: u64) -> String {
+pub async fn message(source: &dyn Source, ledger: u64) -> String {
     let want = all();
     match source
         .fetch_some(BlockRange::one(ledger), &want, None)
