@@ -284,10 +284,9 @@ impl Client {
     /// some are behind the others.
     pub(crate) fn finalized(&self, named: Option<BlockRef>) -> Option<BlockRef> {
         let mut finalized = self.finalized.lock();
-        *finalized = finalized
-            .into_iter()
-            .chain(named)
-            .max_by_key(|block| block.number);
+        // Of two at one height, the one that is known already.
+        let higher = named.into_iter().chain(*finalized);
+        *finalized = higher.max_by_key(|block| block.number);
         *finalized
     }
 
