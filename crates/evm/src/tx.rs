@@ -24,10 +24,6 @@ pub(crate) const CELO_OLD: u8 = 0x7c;
 /// Types of Arbitrum's own transactions.
 pub(crate) mod arbitrum {
     pub(crate) const DEPOSIT: u8 = 0x64;
-    pub(crate) const UNSIGNED: u8 = 0x65;
-    pub(crate) const CONTRACT: u8 = 0x66;
-    pub(crate) const RETRY: u8 = 0x68;
-    pub(crate) const SUBMIT_RETRYABLE: u8 = 0x69;
     pub(crate) const INTERNAL: u8 = 0x6a;
 }
 

@@ -4,7 +4,7 @@ use alloy_primitives::{B256, U256};
 use alloy_rlp::{EMPTY_STRING_CODE, Encodable};
 
 use super::layout::{
-    As, BERACHAIN_REWARD_FIELDS, CELO_LEGACY_FIELDS, LEGACY_FIELDS, OP_DEPOSIT_FIELDS,
+    As, BERACHAIN_REWARD_FIELDS, CELO_LEGACY_FIELDS, Field, LEGACY_FIELDS, OP_DEPOSIT_FIELDS,
     SCROLL_MESSAGE_FIELDS, layout,
 };
 use super::{Authorization, CELO_OLD, DEPOSIT, TxFields, arbitrum};
@@ -36,10 +36,10 @@ impl TxFields<'_> {
     pub fn encode(&self) -> Result<Vec<u8>, Unencodable> {
         let unknown = Unencodable::UnknownType(self.kind);
         let kind = u8::try_from(self.kind).map_err(|_| unknown)?;
-        let names = layout(kind, self.form(kind)).ok_or(unknown)?;
+        let layout = layout(kind, self.form(kind)).ok_or(unknown)?;
         let mut fields = Vec::with_capacity(256);
-        for name in names {
-            self.put(kind, name, &mut fields)?;
+        for field in layout {
+            self.put(kind, field, &mut fields)?;
         }
         let mut out = Vec::with_capacity(fields.len() + 10);
         out.extend((kind != 0).then_some(kind));
@@ -62,29 +62,36 @@ impl TxFields<'_> {
     }
 
     /// Appends a field.
-    fn put(&self, kind: u8, name: &'static str, out: &mut Vec<u8>) -> Result<(), Unencodable> {
-        let is_message = kind == DEPOSIT && self.form(kind) == SCROLL_MESSAGE_FIELDS;
-        let missing = Unencodable::Missing(match name {
-            "chainId" if kind == DEPOSIT => "sourceHash, queueIndex or chainId",
-            "from" if is_message => "sender",
-            name => name,
-        });
-        match As::of(name) {
-            As::Number => self.number_of(kind, name).ok_or(missing)?.encode(out),
+    fn put(&self, kind: u8, field: &Field, out: &mut Vec<u8>) -> Result<(), Unencodable> {
+        let (name, at) = (field.name, field.at);
+        let is_message = || kind == DEPOSIT && self.form(kind) == SCROLL_MESSAGE_FIELDS;
+        let missing = || {
+            Unencodable::Missing(match name {
+                "chainId" if kind == DEPOSIT => "sourceHash, queueIndex or chainId",
+                "from" if is_message() => "sender",
+                name => name,
+            })
+        };
+        match field.form {
+            As::Number => {
+                let number = self.numbers.get(at).copied().flatten();
+                let number = number.or_else(|| self.default_of(kind, name));
+                number.ok_or_else(missing)?.encode(out);
+            }
             As::Address => {
-                let sender = self
-                    .address("sender")
-                    .filter(|_| name == "from" && is_message);
-                match sender.or(self.address(name)) {
+                let sender = || self.address("sender");
+                let sender = (name == "from" && is_message()).then(sender).flatten();
+                match sender.or(self.addresses.get(at).copied().flatten()) {
                     Some(address) => address.encode(out),
-                    None if is_needed(name) => return Err(missing),
+                    None if is_needed(name) => return Err(missing()),
                     None => out.push(EMPTY_STRING_CODE),
                 }
             }
-            As::Data if matches!(name, "input" | "retryData") => {
-                self.data(name).cloned().unwrap_or_default().encode(out);
-            }
-            As::Data => self.hash_of(name).ok_or(missing)?.encode(out),
+            As::Data if matches!(name, "input" | "retryData") => match self.data(name) {
+                Some(data) => data.encode(out),
+                None => out.push(EMPTY_STRING_CODE),
+            },
+            As::Data => self.hash_of(name).ok_or_else(missing)?.encode(out),
             As::Flag => self.flag(name).unwrap_or_default().encode(out),
             As::AccessList => self.put_access_list(out),
             As::Hashes => put_hashes(&self.blob_hashes, out),
@@ -93,18 +100,17 @@ impl TxFields<'_> {
         Ok(())
     }
 
-    /// A number by the name that the type has for it, or its default.
-    fn number_of(&self, kind: u8, name: &str) -> Option<U256> {
+    /// A number that did not come: by the other name that a type has for it, or its default.
+    fn default_of(&self, kind: u8, name: &str) -> Option<U256> {
         let of_arbitrum = (arbitrum::DEPOSIT..=arbitrum::INTERNAL).contains(&kind);
-        let other = match name {
+        match name {
             "yParity" => self.number("v"),
             "maxFeePerGas" if of_arbitrum => self.number("gasPrice"),
             "value" if of_arbitrum || kind == DEPOSIT => Some(U256::ZERO),
             "gatewayFee" if kind == CELO_OLD => Some(U256::ZERO),
             "mint" => Some(U256::ZERO),
             _ => None,
-        };
-        self.number(name).or(other)
+        }
     }
 
     fn put_access_list(&self, out: &mut Vec<u8>) {

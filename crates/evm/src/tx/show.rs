@@ -2,7 +2,7 @@
 
 use alloy_primitives::{Address, U256, keccak256};
 
-use super::layout::{As, layout};
+use super::layout::{As, Field, layout};
 use super::{CELO, CELO_OLD, arbitrum};
 use crate::json::{Object, put_data, put_wide};
 use crate::rlp::{Item, list};
@@ -10,7 +10,7 @@ use crate::sender::recover;
 
 pub(crate) struct Decoded<'a> {
     pub(crate) kind: u8,
-    layout: Vec<&'static str>,
+    layout: &'static [Field],
     items: Vec<Item<'a>>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Decoded<'a> {
         let layout = layout(kind, items.len())?;
         let mut typed = layout.iter().zip(&items);
         let is_valid =
-            layout.len() == items.len() && typed.all(|(name, item)| is_shaped(As::of(name), item));
+            layout.len() == items.len() && typed.all(|(field, item)| is_shaped(field.form, item));
         is_valid.then_some(Self {
             kind,
             layout,
@@ -45,7 +45,7 @@ impl<'a> Decoded<'a> {
     }
 
     fn get(&self, name: &str) -> Option<&Item<'a>> {
-        let at = self.layout.iter().position(|field| *field == name)?;
+        let at = self.layout.iter().position(|field| field.name == name)?;
         self.items.get(at)
     }
 
@@ -181,8 +181,8 @@ impl<'a> Decoded<'a> {
         object.data("hash", shown.hash);
         object.quantity("transactionIndex", shown.index);
         object.quantity("type", self.kind.into());
-        for (name, item) in self.layout.iter().zip(&self.items) {
-            put_field(&mut object, name, item);
+        for (field, item) in self.layout.iter().zip(&self.items) {
+            put_field(&mut object, field, item);
         }
         if self.field("from").is_none()
             && !claimed_names.contains(&"from")
@@ -225,8 +225,9 @@ fn protected(v: u64) -> Option<u64> {
     v.checked_sub(35).map(|twice| twice / 2)
 }
 
-fn put_field(object: &mut Object<'_>, name: &str, item: &Item<'_>) {
-    match As::of(name) {
+fn put_field(object: &mut Object<'_>, field: &Field, item: &Item<'_>) {
+    let name = field.name;
+    match field.form {
         As::Number => object.wide(name, item.payload),
         As::Data => object.data(name, item.payload),
         As::Address if item.payload.is_empty() => object.raw(name, "null"),
