@@ -34,13 +34,14 @@ impl EvmSource {
                 let numbers: Vec<u64> = (range.start..range.end).collect();
                 let fetcher = source.fetcher(endpoint, &want, Some(anchor), &claims);
                 let headers = fetcher.blocks_of(&numbers).await?;
-                let (mut hashed, mut covers) = (true, true);
+                let (mut hashed, mut covers, mut last) = (true, true, None);
                 for header in &headers {
                     let refused = |refusal: Refusal| refusal.of(&endpoint.name, header.number());
                     hashed &= source.verifier.header(header).map_err(refused)?;
                     covers &= source.verifier.commits(header).map_err(refused)?;
+                    let two = last.replace(header).into_iter().chain([header]);
+                    check_links(endpoint, two.map(meta_of))?;
                 }
-                check_links(endpoint, headers.iter().map(meta_of))?;
                 Ok(Headers {
                     headers,
                     hashed,
