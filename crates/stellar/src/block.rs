@@ -24,11 +24,12 @@ impl Proven {
             parent_hash: ledger.previous_hash(),
             timestamp: ledger.close_time(),
         };
+        let (txs, logs) = (self.txs(), self.logs()?);
         let (header, bodies) = skeleton::split(self);
         Ok(Block {
             clock,
-            txs: self.txs(),
-            logs: self.logs()?,
+            txs,
+            logs,
             payload: Payload {
                 header: Some(header),
                 bodies: Some(bodies),

@@ -64,7 +64,12 @@ impl<'a> Decoded<'a> {
         }
         let (r, s) = (self.field("r")?, self.field("s")?);
         let unsigned = self.items.get(..self.items.len().checked_sub(3)?)?;
-        let put = |out: &mut Vec<u8>| out.extend(unsigned.iter().flat_map(|item| item.whole));
+        // Whole slices: inputs may have many kilobytes.
+        let put = |out: &mut Vec<u8>| {
+            for item in unsigned {
+                out.extend_from_slice(item.whole);
+            }
+        };
         if self.kind != 0 {
             let mut signed = vec![self.kind];
             signed.extend(list(put));
