@@ -77,7 +77,9 @@ pub(super) struct TransactionParams {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PageParams {
+    #[serde(default)]
     pub(super) start_ledger: Option<u32>,
+    #[serde(default)]
     pub(super) pagination: Option<Pagination>,
     #[serde(default)]
     pub(super) xdr_format: FormatParam,
@@ -85,7 +87,9 @@ pub(super) struct PageParams {
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Pagination {
+    #[serde(default)]
     pub(super) cursor: Option<String>,
+    #[serde(default)]
     pub(super) limit: Option<u32>,
 }
 
@@ -142,9 +146,13 @@ fn limit_of(page: Option<&Pagination>, usual: u32, max: u32) -> Result<usize, St
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventsParams {
+    #[serde(default)]
     pub(super) start_ledger: Option<u32>,
+    #[serde(default)]
     pub(super) end_ledger: Option<u32>,
+    #[serde(default)]
     pub(super) filters: Option<Vec<EventFilterParams>>,
+    #[serde(default)]
     pub(super) pagination: Option<Pagination>,
     #[serde(default)]
     pub(super) xdr_format: FormatParam,
@@ -169,9 +177,11 @@ impl EventsParams {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventFilterParams {
-    #[serde(rename = "type")]
+    #[serde(default, rename = "type")]
     pub(super) kinds: Option<String>,
+    #[serde(default)]
     pub(super) contract_ids: Option<Vec<String>>,
+    #[serde(default)]
     pub(super) topics: Option<Vec<Option<Vec<Segment>>>>,
 }
 
