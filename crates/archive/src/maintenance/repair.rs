@@ -192,7 +192,7 @@ async fn compare(
 ) -> Result<()> {
     let (number, objects) = (block.clock.number, &writer.view.objects);
     let mut same = snapshot.holding(number);
-    let entry = same.find(|entry| Kept::of(&entry.facts).packed() == *content);
+    let entry = same.find(|entry| PackContent::of(&entry.facts) == *content);
     let entry = entry.ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&entry.object).await?;
     if let Some(archived) = objects.clock(&segment, number).await? {

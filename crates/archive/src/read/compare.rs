@@ -6,6 +6,7 @@ use super::objects::Objects;
 use super::payload;
 use crate::error::{Error, Result};
 use crate::format::digest::digest_of;
+use crate::state::catalog::PackContent;
 use crate::state::snapshot::Snapshot;
 use crate::tools::inspect::StoredObject;
 use crate::write::check::normalise;
@@ -61,7 +62,7 @@ pub(crate) async fn misfit(
     number: u64,
 ) -> Result<Option<StoredObject>> {
     for entry in snapshot.holding(number) {
-        let content = Kept::of(&entry.facts).packed();
+        let content = PackContent::of(&entry.facts);
         let mut packs = snapshot.packs();
         let pack = packs.find(|pack| pack.range.contains(number) && pack.content == content);
         let Some(pack) = pack else {

@@ -136,6 +136,11 @@ impl PackContent {
         }
     }
 
+    /// What the packs of a segment's blocks hold.
+    pub(crate) fn of(facts: &SegmentFacts) -> Self {
+        Self::new(facts.datasets, &facts.scope)
+    }
+
     /// What is in no pack.
     pub(crate) const NOTHING: Self = Self {
         datasets: DatasetSet::CLOCK,
