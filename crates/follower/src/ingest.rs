@@ -356,7 +356,16 @@ pub fn is_fatal(chain: &Chain, error: &FollowError) -> bool {
                 | ArchiveError::Gap { .. }
         )
     );
-    halted || (error.kind() == ErrorKind::Invalid && !does_not_fit)
+    // A job of the archive that panicked does so again.
+    let is_bug = matches!(
+        error,
+        FollowError::Archive(ArchiveError::Internal(_))
+            | FollowError::Maintenance {
+                kind: ErrorKind::Internal,
+                ..
+            }
+    );
+    halted || is_bug || (error.kind() == ErrorKind::Invalid && !does_not_fit)
 }
 
 /// Shows an error in the status, and logs it where it is new.
