@@ -215,14 +215,17 @@ mod tests {
         let chain = chain_in(dir.path()).await;
         let seconds_ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
         chain.status().error = Some("HTTP 500".to_owned());
-        for (ago, is_ready) in [(29, true), (31, false)] {
+        for (ago, is_ready) in [(1, true), (31, false)] {
             chain.status().last_success = seconds_ago(ago);
             let health = health_of(&chain);
-            assert_eq!(health.last_success_seconds, Some(ago));
+            assert!(health.last_success_seconds >= Some(ago));
             assert_eq!(health.error.as_deref(), Some("HTTP 500"));
             let reason = health.not_ready_reason;
-            let expected = (!is_ready).then_some("no round has ended well for 31 s: HTTP 500");
-            assert_eq!(reason.as_deref(), expected);
+            assert_eq!(reason.is_none(), is_ready);
+            let reason = reason.unwrap_or_default();
+            let says_both = reason.starts_with("no round has ended well for 3")
+                && reason.ends_with(" s: HTTP 500");
+            assert!(is_ready || says_both, "{reason}");
         }
     }
 

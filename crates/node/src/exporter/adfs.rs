@@ -97,11 +97,21 @@ impl<R: Recorder> Mapped<R> {
         theirs.collect()
     }
 
-    /// The handles of a key of ours: ours, and theirs.
-    fn all<T>(&self, key: &Key, register: impl Fn(&Key) -> T) -> Arc<All<T>> {
-        let theirs = self.twins(key).into_iter();
-        let theirs = theirs.map(|(key, scale)| (register(&key), scale));
-        Arc::new(All(theirs.chain([(register(key), 1.0)]).collect()))
+    /// The handle of a key of ours, joined with theirs where there are any.
+    fn all<T>(
+        &self,
+        key: &Key,
+        register: impl Fn(&Key) -> T,
+        join: impl FnOnce(Arc<All<T>>) -> T,
+    ) -> T {
+        let theirs = self.twins(key);
+        if theirs.is_empty() {
+            return register(key);
+        }
+        let theirs = theirs.iter().map(|(key, scale)| (register(key), *scale));
+        join(Arc::new(All(theirs
+            .chain([(register(key), 1.0)])
+            .collect())))
     }
 }
 
@@ -119,15 +129,18 @@ impl<R: Recorder> Recorder for Mapped<R> {
     }
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.all(key, |key| self.inner.register_counter(key, metadata)))
+        let register = |key: &Key| self.inner.register_counter(key, metadata);
+        self.all(key, register, Counter::from_arc)
     }
 
     fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.all(key, |key| self.inner.register_gauge(key, metadata)))
+        let register = |key: &Key| self.inner.register_gauge(key, metadata);
+        self.all(key, register, Gauge::from_arc)
     }
 
     fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(self.all(key, |key| self.inner.register_histogram(key, metadata)))
+        let register = |key: &Key| self.inner.register_histogram(key, metadata);
+        self.all(key, register, Histogram::from_arc)
     }
 }
 

@@ -46,7 +46,8 @@ impl Versions {
                 parse_array(text).with_context(odd)
             });
             let implementation = (number, hash.transpose()?);
-            all.implementations.insert(address, implementation);
+            let before = all.implementations.insert(address, implementation);
+            ensure!(before.is_none(), "{}: the address is listed twice", place());
         }
         Ok(all)
     }
