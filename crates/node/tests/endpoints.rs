@@ -62,6 +62,11 @@ async fn endpoints_on_different_forks_hold_the_archive_until_they_agree() {
     let (_, metrics) = bench.operations("/metrics").await;
     let gauge = r#"chronolith_archiving_held{chain="31337"} 1"#;
     assert!(metrics.contains(gauge), "{metrics}");
+    // By both names, for one release.
+    for name in ["inconsistencies", "lies"] {
+        let counter = format!("chronolith_endpoint_{name}_total{{chain=\"31337\"");
+        assert!(metrics.contains(&counter), "no {counter} in\n{metrics}");
+    }
     // The first one comes to the other's chain: archiving continues without an operator.
     nodes[0].reorg(30);
     bench.wait("the archive", || {

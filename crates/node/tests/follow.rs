@@ -150,8 +150,9 @@ async fn a_replaced_final_block_halts_until_an_operator_acts() {
         assert!(metrics.contains(line), "no {line} in\n{metrics}");
     }
     running.stop();
-    // It is durable, and what is archived is served on.
+    // It is durable, a run that has an end fails, and what is archived is still served.
     assert!(halted());
+    bench.refused(&["run", "--until-caught-up"], "chain sim: ");
     bench.json(&["logs", "--json", "--to", "40"]);
     assert!(bench.say(&["state"]).contains("chronolith rewind"));
     let before = bench.count("ingest_stopped");

@@ -27,7 +27,9 @@ use chronolith_follower::chain::Chain;
 use chronolith_follower::ingest;
 use chronolith_follower::location::ArchiveLocation;
 use chronolith_follower::settings::{Finality, FollowSettings};
-use chronolith_model::{BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Proof};
+use chronolith_model::{
+    BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Proof, Scope,
+};
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_source::{
     EndpointBlock, EndpointReport, Error, Fetched, Heads, Identity, Plan, Result, Source, Want,
@@ -316,16 +318,18 @@ async fn opened<T: Future<Output = anyhow::Result<Chain>>>(
     patience: Duration,
     mut open: impl FnMut() -> T,
 ) -> Chain {
+    let mut last = None;
     let opening = async {
         loop {
             match open().await {
                 Ok(chain) => return chain,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(error) => last = Some(error),
             }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let opened = tokio::time::timeout(patience, opening).await;
-    opened.expect("the directory stays locked")
+    opened.unwrap_or_else(|_| panic!("it does not open: {last:?}"))
 }
 
 /// Does what `chronolith run --until-caught-up` does.
@@ -372,9 +376,17 @@ pub async fn until_archived(chain: &Chain, number: u64) {
 /// Blocks that are compared at once: an answer holds 10,000 logs at the most.
 const COMPARE_BLOCKS: u64 = 200;
 
-/// Every log of a range of the archive is the node's, in order, each once.
+/// Every log of a range of the archive is the node's, in order, each once, every block is the node's with its
+/// transactions where these are kept, and no object is damaged.
 pub async fn assert_archived(archive: &Archive, node: &EvmNode, range: BlockRange) {
     let mut compared = 0;
+    let with_hashes = DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]);
+    let has_hashes = archive.missing(range, with_hashes, &Scope::All).is_empty();
+    let kept = if has_hashes {
+        with_hashes
+    } else {
+        DatasetSet::of(&[Dataset::Logs])
+    };
     let starts = (range.start..range.end).step_by(COMPARE_BLOCKS as usize);
     for start in starts {
         let part = BlockRange::new(start, range.end.min(start + COMPARE_BLOCKS));
@@ -397,6 +409,13 @@ pub async fn assert_archived(archive: &Archive, node: &EvmNode, range: BlockRang
         let block = node.block(part.end - 1).unwrap().block_ref();
         let found = archive.block_by_hash(&block.hash).await.unwrap();
         assert_eq!(found.map(|clock| clock.block_ref()), Some(block));
+        for number in part.start..part.end {
+            let block = node.block(number).unwrap().to_model();
+            let difference = archive.difference(&block, kept, &Scope::All).await;
+            assert_eq!(difference.unwrap(), None, "block {number}");
+        }
     }
     assert!(compared > 0, "nothing was compared");
+    let damaged = archive.inspect(range, &mut |_| {}).await.unwrap();
+    assert!(damaged.is_empty(), "{} damaged objects", damaged.len());
 }

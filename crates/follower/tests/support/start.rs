@@ -74,6 +74,7 @@ async fn open(
     place: &ArchiveLocation,
     source: Option<&MemorySource>,
 ) -> Chain {
+    let mut last = None;
     let opening = async {
         loop {
             let opened = match source {
@@ -85,12 +86,13 @@ async fn open(
             };
             match opened {
                 Ok(chain) => return chain,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(error) => last = Some(error),
             }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let opened = tokio::time::timeout(PATIENCE, opening).await;
-    opened.expect("the directory stays locked")
+    opened.unwrap_or_else(|_| panic!("it does not open: {last:?}"))
 }
 
 /// The archive as another process reads it.
