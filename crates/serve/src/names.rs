@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 /// 32 bytes as 0x and 64 digits.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(example = "0xec28622065c63d03e40719283a95ea75a8210e4a2fe61ee1d19e122bea08565f")]
+#[schemars(example = "0xb5079f8d855a24554cb9741f306d310800ed6f88ad672898664db0e9e14d5cc2")]
 pub(crate) struct Hash(#[schemars(regex(pattern = "^0x[0-9a-f]{64}$"))] String);
 
 impl From<Hash32> for Hash {

@@ -27,7 +27,7 @@ const LOOKUPS_AT_ONCE: usize = 16;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("examples" = [{
     "number": 41, "timestamp": 1_600_000_492, "indexedUpTo": 1000, "finalized": true, "settled": true,
-    "hash": "0xb3ee04ceff86d9642855b17d44a9f8830e2d7705cf55ac62f2025c702e8d48e2",
+    "hash": "0xd8646ad0f47d049083eb3fc134ca989d09821bceb4ebb8908348647941a73c62",
 }]))]
 pub(crate) struct FoundBlock {
     /// Its number.
