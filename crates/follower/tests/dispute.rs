@@ -30,10 +30,9 @@ fn source_of(nodes: &[EvmNode]) -> MemorySource {
     MemorySource::new(&nodes)
 }
 
-/// All endpoints report the new chain: a final block was replaced.
-#[tokio::test(start_paused = true)]
-async fn two_endpoints_on_another_chain_halt() {
-    let nodes = nodes::<2>(23);
+/// Archives 55 blocks, then moves the first two endpoints to another chain: the archive halts where it is.
+async fn assert_two_moved_endpoints_halt<const ENDPOINTS: usize>(seed: u64) {
+    let nodes = nodes::<ENDPOINTS>(seed);
     let (ground, source) = (Ground::new(DEPTH_5), source_of(&nodes));
     let chain = ground.open(&source).await;
     following(&chain, async {
@@ -46,20 +45,16 @@ async fn two_endpoints_on_another_chain_halt() {
     assert_eq!(archived(&chain), Some(55));
 }
 
+/// All endpoints report the new chain: a final block was replaced.
+#[tokio::test(start_paused = true)]
+async fn two_endpoints_on_another_chain_halt() {
+    assert_two_moved_endpoints_halt::<2>(23).await;
+}
+
 /// One of three is stuck and still has the final block. It must not outvote the two that moved on.
 #[tokio::test(start_paused = true)]
 async fn a_stuck_endpoint_does_not_prevent_a_halt() {
-    let nodes = nodes::<3>(26);
-    let (ground, source) = (Ground::new(DEPTH_5), source_of(&nodes));
-    let chain = ground.open(&source).await;
-    following(&chain, async {
-        until_archived(&chain, 55).await;
-        nodes[1].reorg(30);
-        nodes[0].reorg(30);
-        wait("the halt", || is_halted(&chain)).await;
-    })
-    .await;
-    assert_eq!(archived(&chain), Some(55));
+    assert_two_moved_endpoints_halt::<3>(26).await;
 }
 
 /// The other endpoint is down: no other endpoint can say which chain is right, and the status reports that.

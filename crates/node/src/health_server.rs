@@ -260,7 +260,7 @@ mod tests {
                 "cannot open: gone",
             ),
             ("cut (path=/a", "cut"),
-            // Not where, but why: a full disk must be told from outside, too.
+            // Not where, but why: a full disk must be visible from outside, too.
             (
                 "write object (path=/a/b): No space left on device (os error 28)",
                 "write object: No space left on device (os error 28)",

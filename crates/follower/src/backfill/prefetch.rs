@@ -178,7 +178,7 @@ mod tests {
             Ok((range.start..end).map(block).collect())
         }
 
-        /// Whoever takes new blocks is far ahead of this range.
+        /// The reader of new blocks is far ahead of this range.
         fn plan(&self, want: &Want) -> Plan {
             self.plan_at(SEAM, want)
         }

@@ -346,7 +346,7 @@ fn no_url_is_printed() {
     }
 }
 
-/// The chain below is the one that is followed, else whoever is named for it.
+/// L1 is the chain that is followed, else the endpoints that are named for it.
 #[test]
 fn the_head_of_l1_comes_from_one_place() {
     let dual = |more: &str| {
