@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use chronolith_archive::Health;
 use chronolith_follower::chain::Chain;
 use chronolith_follower::l1::L1;
@@ -13,15 +13,16 @@ use chronolith_projection_fees as fees;
 use chronolith_serve::health::{
     ChainHealth, ConnectionState, DroppedRuleHealth, InclusionHealth, L1Health, Probe, RpcHealth,
 };
-use chronolith_serve::http::{ConnectionLimits, Metrics, health_router, listen};
+use chronolith_serve::http::{ConnectionLimits, Drain, Metrics, health_router, listen};
 use chronolith_source::{DroppedRule, Subscription};
 use const_hex::encode_prefixed;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::exporter::observe;
-use crate::public_server::bind;
+use crate::public_server::{bind, on_threads};
 use crate::readiness::{Facts, why_not_ready};
 use crate::running::RunningChain;
+use crate::runtimes::Threads;
 use crate::settings::{ChainSettings, Settings};
 
 /// How often samples of histograms are merged: they pile up until then.
@@ -34,11 +35,29 @@ pub(crate) const ROOM: ConnectionLimits = ConnectionLimits {
 };
 
 /// All chains of the process.
-pub(crate) struct Chains(pub(crate) Vec<Arc<RunningChain>>);
+pub(crate) struct Chains {
+    pub(crate) all: Vec<Arc<RunningChain>>,
+    drain: Drain,
+}
+
+impl Chains {
+    pub(crate) fn new(all: Vec<Arc<RunningChain>>) -> Self {
+        Self::until(all, Drain::never())
+    }
+
+    /// Not ready any more once this drain has begun.
+    pub(crate) fn until(all: Vec<Arc<RunningChain>>, drain: Drain) -> Self {
+        Self { all, drain }
+    }
+}
 
 impl Probe for Chains {
     fn chains(&self) -> Vec<ChainHealth> {
-        self.0.iter().map(|chain| health_of(chain)).collect()
+        self.all.iter().map(|chain| health_of(chain)).collect()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.drain.has_begun()
     }
 }
 
@@ -167,9 +186,13 @@ pub(crate) async fn serve(
     settings: &Settings,
     chains: Vec<Arc<RunningChain>>,
     probe: Arc<dyn Probe>,
-    handle: PrometheusHandle,
+    (handle, threads): (PrometheusHandle, &Threads),
 ) -> Result<()> {
-    let listener = bind(settings.metrics_listen, "metricsPort").await?;
+    let listener = bind(
+        settings.metrics_listen,
+        "metricsListen, metricsPort",
+        &threads.health,
+    )?;
     tracing::info!(event = "health_listening", listen = %listener.local_addr()?, "health and metrics listening");
     let upkeep = handle.clone();
     let (of, data_dir) = (probe.clone(), settings.data_dir.clone());
@@ -184,8 +207,10 @@ pub(crate) async fn serve(
         }
     };
     let router = health_router(probe, metrics);
+    // It answers until the process ends: that the node is stopping, while its connections are drained.
+    let listening = listen(listener, router, ROOM, Drain::never());
     tokio::select! {
-        served = listen(listener, router, ROOM) => served.context("serve health"),
+        served = on_threads(&threads.health, listening) => served,
         () = tidy => Ok(()),
     }
 }

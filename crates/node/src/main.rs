@@ -18,7 +18,9 @@ mod public_server;
 mod reader;
 mod readiness;
 mod running;
+mod runtimes;
 mod settings;
+mod stop;
 mod traces;
 
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ use clap::Parser as _;
 use crate::cli::{Cli, Command, RangeCommand};
 use crate::environment::{Overrides, variable};
 use crate::exit::Exit;
+use crate::runtimes::{Runtimes, Threads};
 use crate::settings::Settings;
 use crate::traces::Traces;
 
@@ -65,20 +68,19 @@ fn start(cli: Cli) -> Result<Exit> {
     if let Some(steps) = variable("CHRONOLITH_CRASH_AFTER_STEPS") {
         chronolith_store::crash::after_steps(steps.parse().context("count steps")?);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("start the runtime")?;
+    let runtimes = Runtimes::start()?;
     // Other commands end too soon for their spans to be of use.
     let collector = match cli.command {
         Command::Run { .. } => variable(traces::ENDPOINT),
         _ => None,
     };
-    let traces = collector.map(|endpoint| Traces::start(&endpoint, runtime.handle()));
+    let traces = collector.map(|endpoint| Traces::start(&endpoint, runtimes.main.handle()));
     let traces = traces.transpose()?;
     log::start(&cli, &variable, traces.as_ref())?;
     let overrides = Overrides::new(&cli, &variable)?;
-    let done = runtime.block_on(dispatch(cli, &overrides));
+    let done = runtimes
+        .main
+        .block_on(dispatch(cli, &overrides, &runtimes.threads()));
     // While the runtime still runs: it sends them.
     if let Some(traces) = traces {
         traces.stop();
@@ -86,7 +88,7 @@ fn start(cli: Cli) -> Result<Exit> {
     done
 }
 
-async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
+async fn dispatch(cli: Cli, overrides: &Overrides, threads: &Threads) -> Result<Exit> {
     let Cli {
         config, command, ..
     } = cli;
@@ -97,7 +99,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Demo { seconds } => {
             let data_dir = overrides.data_dir.clone();
             let data_dir = data_dir.unwrap_or_else(|| environment::DATA_DIR.into());
-            commands::demo(seconds, &data_dir).await
+            commands::demo(seconds, &data_dir, threads).await
         }
         Command::Sim { arguments } => {
             let command = arguments.join(" ");
@@ -119,8 +121,10 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Locks { what } => commands::perform(&settings()?, what.into()).await,
         Command::Partitions { what } => commands::perform(&settings()?, what.into()).await,
         Command::Versions { what } => commands::perform(&settings()?, what.into()).await,
-        Command::Run { until_caught_up } => commands::run(&settings()?, until_caught_up).await,
-        Command::Serve { follow } => commands::serve_archives(&settings()?, follow).await,
+        Command::Run { until_caught_up } => {
+            commands::run(&settings()?, until_caught_up, threads).await
+        }
+        Command::Serve { follow } => commands::serve_archives(&settings()?, follow, threads).await,
         Command::State(query) => commands::state(&settings()?, &query).await,
         Command::Range {
             what: RangeCommand::Retry(args),

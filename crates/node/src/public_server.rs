@@ -18,17 +18,21 @@ use chronolith_serve::chain::{
     ServedChains, StellarChain,
 };
 use chronolith_serve::health::{ChainHealth, Probe};
-use chronolith_serve::http::{ConnectionLimits, Limits, fees_router, listen, public_router};
+use chronolith_serve::http::{ConnectionLimits, Drain, Limits, fees_router, listen, public_router};
 use chronolith_source::EndpointReport;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::health_server::health_of;
 use crate::projecting;
 use crate::running::RunningChain;
+use crate::runtimes::Threads;
 use crate::settings::{ChainSettings, Mode, Settings};
 
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1_024;
 /// Connections of the fee API.
 const FEES_CONNECTIONS: usize = 256;
 
@@ -169,46 +173,91 @@ fn family(settings: &ChainSettings) -> Family {
     })
 }
 
-/// Serves the public API until dropped.
+/// How answers are served.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    pub(crate) limits: Limits,
+    pub(crate) threads: Threads,
+    pub(crate) drain: Drain,
+}
+
+impl Serving {
+    pub(crate) fn new(settings: &Settings, threads: &Threads, drain: Drain) -> Self {
+        Self {
+            limits: settings.limits,
+            threads: threads.clone(),
+            drain,
+        }
+    }
+}
+
+/// Serves the public API until it is drained or dropped.
 pub(crate) async fn serve(
     settings: &Settings,
     chains: Vec<Arc<ServedChain>>,
     probe: Arc<dyn Probe>,
+    serving: &Serving,
 ) -> Result<()> {
     let projections = projecting::reader(settings)?;
     let has_fees = settings.chains.iter().any(|chain| chain.fees.is_some());
     let fees = projections.clone().filter(|_| has_fees);
-    let listener = bind(settings.listen, "listen, PORT").await?;
+    let listener = bind(settings.listen, "listen, PORT", &serving.threads.answers)?;
     tracing::info!(listen = %listener.local_addr()?, event = "public_listening", "serving");
     let served = ServedChains::new(chains)
         .with_fees(fees.clone())
         .with_projections(projections);
     let Some(fees) = fees else {
-        return serve_on(listener, served, probe, settings.limits).await;
+        return serve_on(listener, served, probe, serving).await;
     };
-    tokio::select! {
-        done = serve_on(listener, served, probe, settings.limits) => done,
-        done = serve_fees(settings.fees_listen, fees) => done,
-    }
+    // Both end when they are drained.
+    let public = serve_on(listener, served, probe, serving);
+    let fees = serve_fees(settings.fees_listen, fees, serving);
+    tokio::try_join!(public, fees).map(|((), ())| ())
 }
 
-/// Binds the address of a listener, or says which setting to change.
-pub(crate) async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener> {
-    let listener = TcpListener::bind(address).await;
-    listener.with_context(|| format!("cannot listen on {address} ({setting})"))
+/// Binds the address of a listener whose connections these threads serve, or says which setting to change.
+pub(crate) fn bind(address: SocketAddr, setting: &str, threads: &Handle) -> Result<TcpListener> {
+    let _threads = threads.enter();
+    let bind = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bind().with_context(|| format!("cannot listen on {address} ({setting})"))
 }
 
-/// Serves the fee API until dropped.
-async fn serve_fees(address: SocketAddr, fees: Database) -> Result<()> {
-    let listener = bind(address, "feesListen, API_PORT").await?;
+/// Serves the fee API until it is drained or dropped.
+async fn serve_fees(address: SocketAddr, fees: Database, serving: &Serving) -> Result<()> {
+    let listener = bind(address, "feesListen, API_PORT", &serving.threads.answers)?;
     tracing::info!(event = "fees_listening", listen = %listener.local_addr()?, "serving fees");
     let room = ConnectionLimits {
         connections: FEES_CONNECTIONS,
         per_peer: None,
     };
-    listen(listener, fees_router(Some(fees)), room)
-        .await
-        .context("serve fees")
+    let listening = listen(
+        listener,
+        fees_router(Some(fees)),
+        room,
+        serving.drain.clone(),
+    );
+    on_threads(&serving.threads.answers, listening).await
+}
+
+/// Runs a listener on these threads, until it ends or the caller is dropped.
+pub(crate) async fn on_threads(
+    threads: &Handle,
+    listening: impl Future<Output = std::io::Result<()>> + Send + 'static,
+) -> Result<()> {
+    let mut task = JoinSet::new();
+    task.spawn_on(listening, threads);
+    match task.join_next().await {
+        Some(Ok(served)) => served.context("serve"),
+        _ => bail!("a listener ended, please report it"),
+    }
 }
 
 /// The same on a listener that is there.
@@ -216,21 +265,18 @@ pub(crate) async fn serve_on(
     listener: TcpListener,
     served: ServedChains,
     probe: Arc<dyn Probe>,
-    mut limits: Limits,
+    serving: &Serving,
 ) -> Result<()> {
+    let mut limits = serving.limits;
     limits.connections = limits.connections.min(files_for_connections());
-    let router = public_router(served, probe, limits, Arc::new(now));
-    // In a task of its own: the caller may compute for long, and connections must not wait for it.
-    let mut task = JoinSet::new();
+    let heavy = serving.threads.heavy.clone();
+    let router = public_router(served, probe, limits, Arc::new(now), heavy);
     let room = ConnectionLimits {
         connections: limits.connections,
         per_peer: limits.connections_per_peer,
     };
-    task.spawn(listen(listener, router, room));
-    match task.join_next().await {
-        Some(Ok(served)) => served.context("serve"),
-        _ => bail!("the public listener ended, please report it"),
-    }
+    let listening = listen(listener, router, room, serving.drain.clone());
+    on_threads(&serving.threads.answers, listening).await
 }
 
 /// Files that the archives and everything else may have open.

@@ -18,6 +18,7 @@ use chronolith_serve::chain::{
     ChainRanges, ChainStatus, EndpointHealth, Ingested, Reorg, ServedChain,
 };
 use chronolith_serve::health::{ChainHealth, Probe};
+use chronolith_serve::http::Drain;
 use parking_lot::Mutex;
 
 use crate::health_server::without_paths;
@@ -168,10 +169,17 @@ impl ChainStatus for Reader {
 }
 
 /// All archives that are read.
-pub(crate) struct Readers(pub(crate) Vec<Arc<Reader>>);
+pub(crate) struct Readers {
+    pub(crate) all: Vec<Arc<Reader>>,
+    pub(crate) drain: Drain,
+}
 
 impl Probe for Readers {
     fn chains(&self) -> Vec<ChainHealth> {
-        self.0.iter().map(|reader| reader.health()).collect()
+        self.all.iter().map(|reader| reader.health()).collect()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.drain.has_begun()
     }
 }

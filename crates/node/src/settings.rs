@@ -81,6 +81,8 @@ pub(crate) struct Settings {
     pub(crate) fees_listen: SocketAddr,
     /// The address of health and metrics.
     pub(crate) metrics_listen: SocketAddr,
+    /// How long open connections have to end when the process stops.
+    pub(crate) drain: Duration,
     /// The address of the admin API, and its token where that is not this machine.
     pub(crate) admin_listen: SocketAddr,
     pub(crate) admin_token: Option<Token>,
@@ -216,7 +218,8 @@ impl Settings {
             fees_listen: address("feesListen", raw.fees_listen.as_deref(), FEES_LISTEN)?,
             admin_listen,
             admin_token,
-            metrics_listen: SocketAddr::from(([0, 0, 0, 0], port.unwrap_or(9_464))),
+            metrics_listen: process::metrics(raw.metrics_listen.as_deref(), port)?,
+            drain: process::drain(raw.drain_seconds)?,
             data_dir: raw.data_dir.unwrap_or_else(|| DATA_DIR.to_owned()).into(),
             remote: raw
                 .archive_url

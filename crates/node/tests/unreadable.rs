@@ -25,7 +25,7 @@ use chronolith_serve::chain::{
     ChainStatus, EndpointHealth, Family, Ingested, Reorg, ServedChain, ServedChains,
 };
 use chronolith_serve::health::{ChainHealth, Probe};
-use chronolith_serve::http::{ConnectionLimits, Limits, listen, public_router};
+use chronolith_serve::http::{ConnectionLimits, Drain, HeavyWork, Limits, listen, public_router};
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_sim::{FaultPlan, FaultyBlobs, FaultyMeta};
 use chronolith_store::{BlobInfo, BlobStore, BlobWriter, MemoryBlobs, MemoryMeta, TakeOver};
@@ -175,6 +175,7 @@ async fn listening(chains: Vec<Arc<ServedChain>>) -> Rpc {
         Arc::new(Nobody),
         limits,
         Arc::new(|| 0),
+        HeavyWork::here(),
     );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -182,7 +183,7 @@ async fn listening(chains: Vec<Arc<ServedChain>>) -> Rpc {
         connections: limits.connections,
         per_peer: None,
     };
-    tokio::spawn(listen(listener, router, room));
+    tokio::spawn(listen(listener, router, room, Drain::never()));
     Rpc::new(base)
 }
 

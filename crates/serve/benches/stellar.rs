@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use chronolith_serve::http::{ConnectionLimits, Limits, listen};
+use chronolith_serve::http::{ConnectionLimits, Drain, Limits, listen};
 use chronolith_sim::stellar::StellarSettings;
 use chronolith_stellar::{Ledger, Network};
 use rand::rngs::StdRng;
@@ -88,7 +88,7 @@ async fn ours(rpc: &Rpc, hashes: &[String], rng: &mut StdRng) -> (Vec<Duration>,
         connections: 16,
         per_peer: None,
     };
-    let serving = tokio::spawn(listen(listener, rpc.router.clone(), room));
+    let serving = tokio::spawn(listen(listener, rpc.router.clone(), room, Drain::never()));
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.set_nodelay(true).unwrap();
     let (mut buffer, mut bytes) = (Vec::new(), 0);

@@ -194,4 +194,9 @@ pub(crate) fn without_host(holder: String) -> String {
 /// Reports the health of all chains.
 pub trait Probe: Send + Sync {
     fn chains(&self) -> Vec<ChainHealth>;
+
+    /// Whether the process is about to end: it is not ready then, whatever its chains are.
+    fn is_stopping(&self) -> bool {
+        false
+    }
 }

@@ -1,20 +1,30 @@
 //! HTTP: connections and their limits, what handlers share, response bodies, and the routers.
 
+mod activity;
+pub(crate) mod answer_memory;
 pub(crate) mod body;
+mod compress;
+mod connection;
 pub(crate) mod context;
+mod drain;
+mod finish;
 mod health;
+mod heavy;
 pub(crate) mod limits;
 mod listener;
 pub(crate) mod panics;
 mod peers;
 mod public;
+mod request_body;
 #[cfg(test)]
 pub(crate) mod test_client;
 
 pub use crate::fees::fees_router;
 pub use context::Clock;
+pub use drain::{Drain, Drainer, drain};
 pub(crate) use health::Health;
 pub use health::{Metrics, health_router};
+pub use heavy::HeavyWork;
 pub use limits::{AnswerLimits, Limits};
 pub use listener::{ConnectionLimits, listen};
 pub use public::public_router;

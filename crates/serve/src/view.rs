@@ -19,7 +19,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// A consistent view of a served chain.
 pub(crate) struct View<'a> {
     pub(crate) chain: &'a ServedChain,
-    at: ChainView,
+    pub(crate) at: ChainView,
 }
 
 impl Deref for View<'_> {

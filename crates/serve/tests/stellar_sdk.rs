@@ -12,7 +12,7 @@ mod stellar_support;
 
 use bytes::Bytes;
 use chronolith_model::Block;
-use chronolith_serve::http::{ConnectionLimits, Limits, listen};
+use chronolith_serve::http::{ConnectionLimits, Drain, Limits, listen};
 use chronolith_stellar::{EventPlace, Ledger, Network, TxParts};
 use serde_json::{Value, json};
 use stellar_support::{Rpc, base64, block_of, fixture, framed, hex};
@@ -93,7 +93,7 @@ async fn the_official_client_reads_what_the_network_holds() {
         connections: 64,
         per_peer: None,
     };
-    tokio::spawn(listen(listener, rpc.router.clone(), room));
+    tokio::spawn(listen(listener, rpc.router.clone(), room, Drain::never()));
     let requested = tokio::task::spawn_blocking(move || {
         std::process::Command::new("node")
             .arg(script)

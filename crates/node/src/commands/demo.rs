@@ -9,19 +9,19 @@ use anyhow::{Context as _, Result, bail};
 use chronolith_follower::chain::Chain;
 use chronolith_follower::ingest;
 use chronolith_serve::chain::ServedChains;
-use chronolith_serve::http::Limits;
+use chronolith_serve::http::{Drain, Limits};
 use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec, RpcOptions, RpcServer, UPGRADED_TOPIC};
 use const_hex::encode_prefixed;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::demo_rows::Rows;
 use super::narrator::{Narrator, print};
 use crate::exit::Exit;
 use crate::health_server::Chains;
-use crate::public_server;
+use crate::public_server::{self, Serving, bind};
 use crate::running::RunningChain;
+use crate::runtimes::Threads;
 use crate::settings::Settings;
 
 /// A chain of the demo.
@@ -80,20 +80,23 @@ struct Stage {
 /// The port of the public API, if it is free.
 const PORT: u16 = 8_080;
 
-pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
+pub(crate) async fn demo(seconds: u64, data_dir: &Path, threads: &Threads) -> Result<Exit> {
     let dir = fresh(data_dir)?;
     introduce(&dir);
-    let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).await {
-        Ok(listener) => listener,
-        Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?,
-    };
+    let bind = |port| bind((Ipv4Addr::LOCALHOST, port).into(), "port", &threads.answers);
+    let listener = bind(PORT).or_else(|_| bind(0))?;
     let stage = set(&dir, listener.local_addr()?).await?;
     let fees = stage.rows.as_ref().map(Rows::reader).transpose()?;
     let served = stage.chains.iter().map(public_server::served).collect();
     let served = ServedChains::new(served)
         .with_fees(fees.clone())
         .with_projections(fees);
-    let probe = Arc::new(Chains(stage.chains.clone()));
+    let probe = Arc::new(Chains::new(stage.chains.clone()));
+    let serving = Serving {
+        limits: Limits::default(),
+        threads: threads.clone(),
+        drain: Drain::never(),
+    };
     let mut tasks = JoinSet::new();
     for (at, act) in ACTS.iter().enumerate() {
         let (chain, node) = (stage.chains.get(at).cloned(), stage.nodes.get(at).cloned());
@@ -121,7 +124,7 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     tokio::select! {
         () = watch(&stage, &mut spectators, began) => {}
         () = tokio::time::sleep(limit) => {}
-        served = public_server::serve_on(listener, served, probe, Limits::default()) => served?,
+        served = public_server::serve_on(listener, served, probe, &serving) => served?,
         stopped = tokio::signal::ctrl_c() => stopped?,
     }
     tasks.shutdown().await;

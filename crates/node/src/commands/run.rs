@@ -15,14 +15,16 @@ use chronolith_model::ErrorKind;
 use chronolith_projection::Projector;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::control::server as admin;
 use crate::exit::Exit;
 use crate::health_server::{self, Chains};
+use crate::public_server::Serving;
 use crate::running::RunningChain;
+use crate::runtimes::Threads;
 use crate::settings::{ChainSettings, FollowSettings, Settings};
+use crate::stop::Stop;
 use crate::{exporter, projecting, public_server};
 
 /// How often a lease is renewed: three times before others may take the archive over.
@@ -32,7 +34,11 @@ const OPEN_AT_ONCE: usize = 8;
 /// How long the start waits for sources to say which chains they serve.
 const ADMIT_WITHIN: Duration = Duration::from_secs(5);
 
-pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Exit> {
+pub(crate) async fn run(
+    settings: &Settings,
+    until_caught_up: bool,
+    threads: &Threads,
+) -> Result<Exit> {
     let metrics = exporter::start(settings)?;
     let database = projecting::database(settings)?;
     let opened = open_all(settings).await?.into_iter();
@@ -51,28 +57,27 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
             tasks.spawn(async move { follow(&chain).await })
         };
     }
-    let probe = Arc::new(Chains(chains.clone()));
-    let health = health_server::serve(settings, chains.clone(), probe.clone(), metrics);
+    let mut stop = Stop::new(settings)?;
+    let probe = Arc::new(Chains::until(chains.clone(), stop.drain()));
+    let health = health_server::serve(settings, chains.clone(), probe.clone(), (metrics, threads));
     let admin = admin::serve(settings, chains.clone());
-    let public = public_server::serve(
-        settings,
-        chains.iter().map(public_server::served).collect(),
-        probe,
-    );
-    let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
     let leases = keep_leases(settings, &chains);
-    let ended = tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        _ = tokio::signal::ctrl_c() => Ok(()),
-        done = all_done(&mut tasks) => done,
-        lost = leases => lost,
-        served = health => served,
-        served = admin => served,
-        served = public => served,
-        () = projecting::watch(database.as_ref(), &chains) => Ok(()),
-    };
+    // In the heap: they hold all of what is served and followed.
+    let work = Box::pin(async {
+        tokio::select! {
+            done = all_done(&mut tasks) => done,
+            lost = leases => lost,
+            served = health => served,
+            served = admin => served,
+            () = projecting::watch(database.as_ref(), &chains) => Ok(()),
+        }
+    });
+    let serving = Serving::new(settings, threads, stop.drain());
+    let served = chains.iter().map(public_server::served).collect();
+    let public = Box::pin(public_server::serve(settings, served, probe, &serving));
+    let ended = stop.serve(public, work).await;
     tracing::info!("stopping");
-    let stop = async {
+    let release = async {
         // A task that is dropped in the middle of a publish has published or it has not: either way
         // the archive is whole.
         tasks.shutdown().await;
@@ -86,9 +91,8 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         }
     };
     tokio::select! {
-        () = stop => ended.map(|()| Exit::Done),
-        _ = terminate.recv() => Ok(Exit::Failed),
-        _ = tokio::signal::ctrl_c() => Ok(Exit::Failed),
+        () = release => ended.map(|()| Exit::Done),
+        () = stop.requested() => Ok(Exit::Failed),
     }
 }
 

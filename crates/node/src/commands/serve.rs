@@ -2,39 +2,39 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use chronolith_follower::chain::Chain;
 use chronolith_follower::replica;
 use futures::future::join_all;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::health_server::{self, Chains};
+use crate::public_server::Serving;
 use crate::reader::{Reader, Readers};
 use crate::running::RunningChain;
+use crate::runtimes::Threads;
 use crate::settings::Settings;
+use crate::stop::Stop;
 use crate::{exporter, public_server};
 
-pub(crate) async fn serve_archives(settings: &Settings, follow: bool) -> Result<Exit> {
-    let metrics = exporter::start(settings)?;
-    let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
-    let serving = async {
-        if follow {
-            with_tails(settings, metrics).await
-        } else {
-            archives_alone(settings, metrics).await
-        }
-    };
-    tokio::select! {
-        served = serving => served.map(|()| Exit::Done),
-        _ = terminate.recv() => Ok(Exit::Done),
-        _ = tokio::signal::ctrl_c() => Ok(Exit::Done),
+pub(crate) async fn serve_archives(
+    settings: &Settings,
+    follow: bool,
+    threads: &Threads,
+) -> Result<Exit> {
+    let metrics = (exporter::start(settings)?, threads);
+    if follow {
+        with_tails(settings, metrics).await?;
+    } else {
+        archives_alone(settings, metrics).await?;
     }
+    Ok(Exit::Done)
 }
 
-type Metrics = metrics_exporter_prometheus::PrometheusHandle;
+type Metrics<'a> = (metrics_exporter_prometheus::PrometheusHandle, &'a Threads);
 
-async fn archives_alone(settings: &Settings, metrics: Metrics) -> Result<()> {
+async fn archives_alone(settings: &Settings, metrics: Metrics<'_>) -> Result<()> {
+    let mut stop = Stop::new(settings)?;
     let mut readers = Vec::new();
     for chain in &settings.chains {
         let place = settings.place(chain);
@@ -45,15 +45,23 @@ async fn archives_alone(settings: &Settings, metrics: Metrics) -> Result<()> {
         "no tail: `latest` is the newest archived block"
     );
     let served = readers.iter().map(Reader::served).collect();
-    let probe = Arc::new(Readers(readers.clone()));
-    tokio::select! {
-        served = public_server::serve(settings, served, probe.clone()) => served,
-        served = health_server::serve(settings, Vec::new(), probe, metrics) => served,
-        _ = join_all(readers.iter().map(|reader| reader.refresh())) => Ok(()),
-    }
+    let probe = Arc::new(Readers {
+        all: readers.clone(),
+        drain: stop.drain(),
+    });
+    let serving = Serving::new(settings, metrics.1, stop.drain());
+    let public = public_server::serve(settings, served, probe.clone(), &serving);
+    let work = async {
+        tokio::select! {
+            served = health_server::serve(settings, Vec::new(), probe, metrics) => served,
+            _ = join_all(readers.iter().map(|reader| reader.refresh())) => Ok(()),
+        }
+    };
+    stop.serve(public, work).await
 }
 
-async fn with_tails(settings: &Settings, metrics: Metrics) -> Result<()> {
+async fn with_tails(settings: &Settings, metrics: Metrics<'_>) -> Result<()> {
+    let mut stop = Stop::new(settings)?;
     let mut chains = Vec::new();
     for chain in &settings.chains {
         let place = settings.place(chain);
@@ -61,10 +69,14 @@ async fn with_tails(settings: &Settings, metrics: Metrics) -> Result<()> {
         chains.push(Arc::new(RunningChain::new(chain.clone(), opened)));
     }
     let served = chains.iter().map(public_server::served).collect();
-    let probe = Arc::new(Chains(chains.clone()));
-    tokio::select! {
-        served = public_server::serve(settings, served, probe.clone()) => served,
-        served = health_server::serve(settings, chains.clone(), probe.clone(), metrics) => served,
-        _ = join_all(chains.iter().map(|chain| replica::run(chain))) => Ok(()),
-    }
+    let probe = Arc::new(Chains::until(chains.clone(), stop.drain()));
+    let serving = Serving::new(settings, metrics.1, stop.drain());
+    let public = public_server::serve(settings, served, probe.clone(), &serving);
+    let work = async {
+        tokio::select! {
+            served = health_server::serve(settings, chains.clone(), probe, metrics) => served,
+            _ = join_all(chains.iter().map(|chain| replica::run(chain))) => Ok(()),
+        }
+    };
+    stop.serve(public, work).await
 }

@@ -13,13 +13,14 @@ use chronolith_model::BlockRange;
 use chronolith_serve::admin::operation::{Backfill, Operation};
 use chronolith_serve::admin::{OperationFuture, Operator, admin_router};
 use chronolith_serve::health::Probe as _;
-use chronolith_serve::http::listen;
+use chronolith_serve::http::{Drain, listen};
 use chronolith_serve::{ApiError, ErrorCode};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::commands::{check_numbers, fill_missing};
@@ -88,7 +89,7 @@ struct AdminServer {
 
 impl AdminServer {
     fn chain(&self, wanted: &str) -> Result<Arc<RunningChain>, ApiError> {
-        let mut chains = self.chains.0.iter();
+        let mut chains = self.chains.all.iter();
         let found = chains.find(|chain| chain.settings.is_called(wanted));
         let message = || format!("no chain {wanted} is followed");
         found
@@ -160,7 +161,7 @@ pub(crate) fn audit_json(entries: &[AuditEntry]) -> Vec<Value> {
 
 impl Operator for AdminServer {
     fn state(&self) -> Value {
-        let audit = self.chains.0.iter().map(|chain| {
+        let audit = self.chains.all.iter().map(|chain| {
             let entries = chain.archive.health().audit;
             json!({ "chain": chain.settings.chain_id, "entries": audit_json(&entries) })
         });
@@ -195,14 +196,14 @@ impl Operator for AdminServer {
 
 /// Serves the admin API until dropped, and notes its address in the data directory.
 pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -> Result<()> {
-    let listener = bind(settings.admin_listen, "adminListen").await?;
+    let listener = bind(settings.admin_listen, "adminListen", &Handle::current())?;
     let address = listener.local_addr()?;
     tracing::info!(event = "admin_listening", listen = %address, "admin API listening");
     let _note = Note::write(&settings.data_dir, address)?;
     let (begin, mut due) = mpsc::unbounded_channel();
     let server = Arc::new(AdminServer {
         data_dir: std::path::absolute(&settings.data_dir)?,
-        chains: Chains(chains),
+        chains: Chains::new(chains),
         jobs: Mutex::default(),
         projections: ProjectionControl::new(settings)?,
         begin,
@@ -222,7 +223,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
         }
     };
     tokio::select! {
-        served = listen(listener, router, ROOM) => served.context("serve the admin API"),
+        served = listen(listener, router, ROOM, Drain::never()) => served.context("serve the admin API"),
         () = jobs => Ok(()),
     }
 }

@@ -18,6 +18,11 @@ use super::{AlertSettings, ChainSettings, Mode};
 pub(super) const LISTEN: &str = "0.0.0.0:8080";
 pub(super) const FEES_LISTEN: &str = "0.0.0.0:9999";
 const ADMIN_LISTEN: &str = "127.0.0.1:9465";
+const METRICS_LISTEN: &str = "0.0.0.0:9464";
+
+/// Seconds that connections have to end.
+const DRAIN_SECONDS: u64 = 10;
+const DRAIN_SECONDS_MAX: u64 = 3_600;
 
 /// MiB of what queries read, of all chains together.
 const CACHE_MIB: u64 = 256;
@@ -98,7 +103,8 @@ pub(super) fn limits(raw: &RawLimits, planner: &RawPlanner) -> Result<Limits> {
         timeout: Duration::from_secs(seconds),
         connections: within("connections", raw.connections, connections, CONNECTIONS)?,
         connections_per_peer: match raw.connections_per_peer {
-            None | Some(0) => None,
+            None => default.connections_per_peer,
+            Some(0) => None,
             number => Some(within("connectionsPerPeer", number, 0, CONNECTIONS)?),
         },
         ..default
@@ -142,6 +148,22 @@ pub(super) fn address(name: &str, listen: Option<&str>, default: &str) -> Result
     let listen = listen.unwrap_or(default);
     let address = listen.parse();
     address.with_context(|| format!("{name}: `{listen}` is not an address such as {default}"))
+}
+
+/// The address of health and metrics.
+pub(super) fn metrics(listen: Option<&str>, port: Option<u16>) -> Result<SocketAddr> {
+    let mut address = address("metricsListen", listen, METRICS_LISTEN)?;
+    if let Some(port) = port {
+        address.set_port(port);
+    }
+    Ok(address)
+}
+
+/// How long connections have to end when the process stops.
+pub(super) fn drain(seconds: Option<u64>) -> Result<Duration> {
+    let bounds = 0..=DRAIN_SECONDS_MAX;
+    let seconds = between("drainSeconds", seconds, DRAIN_SECONDS, bounds)?;
+    Ok(Duration::from_secs(seconds))
 }
 
 /// The address of the admin API: on this machine, or with a token.

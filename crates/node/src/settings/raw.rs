@@ -28,6 +28,10 @@ pub(crate) struct RawSettings {
     pub(crate) listen: Option<String>,
     /// Port of health and metrics [default: 9464].
     pub(crate) metrics_port: Option<u16>,
+    /// Address of health and metrics [default: 0.0.0.0:9464]. `metricsPort` changes its port.
+    pub(crate) metrics_listen: Option<String>,
+    /// Seconds that open connections have to end when the process stops [default: 10].
+    pub(crate) drain_seconds: Option<u64>,
     /// Address of the listener for operators.
     pub(crate) admin_listen: Option<String>,
     /// Address of the listener of the fee document, where fees are projected [default: 0.0.0.0:9999].
@@ -141,7 +145,7 @@ pub(crate) struct RawLimits {
     pub(crate) timeout_seconds: Option<u64>,
     /// Connections at the same time [default: 4096].
     pub(crate) connections: Option<usize>,
-    /// Those of one address; 0 counts none [default: 0].
+    /// Those of one address; 0 counts none [default: 1024].
     pub(crate) connections_per_peer: Option<usize>,
 }
 

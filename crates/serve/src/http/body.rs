@@ -3,15 +3,18 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use chronolith_archive::LogRecord;
-use tokio::sync::OwnedSemaphorePermit;
+use hyper::body::Frame;
 
 use crate::encode::{LogWriter, base64, base64_len, size_of_log};
-use crate::http::context::MemoryReservation;
+use crate::http::answer_memory::MemoryReservation;
 
 /// What is sent at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -61,7 +64,7 @@ pub(crate) struct LogsAnswer {
     /// Whether a log has a verification level of its own where it is higher than that of the answer.
     pub(crate) own_levels: bool,
     /// Held as long as the logs are.
-    pub(crate) held: Option<OwnedSemaphorePermit>,
+    pub(crate) held: MemoryReservation,
 }
 
 impl LogsAnswer {
@@ -129,7 +132,6 @@ struct Logs {
     writer: LogWriter,
     format: LogFormat,
     is_first: bool,
-    _held: Option<OwnedSemaphorePermit>,
 }
 
 impl ResponseBody {
@@ -177,8 +179,8 @@ impl ResponseBody {
             writer,
             format: answer.format,
             is_first: true,
-            _held: answer.held,
         })));
+        self.held.push(answer.held);
         self.text(close);
         self.text(&answer.suffix);
     }
@@ -193,7 +195,7 @@ impl ResponseBody {
     }
 
     /// The next bytes to send: at least this many, or the rest.
-    fn next_chunk(&mut self, least: usize) -> Option<Bytes> {
+    fn next_chunk(&mut self, least: usize) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(self.bytes.min(least.saturating_add(least >> 3)));
         while out.len() < least {
             match self.parts.front_mut() {
@@ -224,7 +226,7 @@ impl ResponseBody {
                 }
             }
         }
-        (!out.is_empty()).then(|| out.into())
+        (!out.is_empty()).then_some(out)
     }
 }
 
@@ -254,16 +256,89 @@ impl Logs {
     }
 }
 
+/// Memory of an answer: counted until the last of its bytes was written to the connection, and not only until
+/// the connection took them, which keeps them for a client that does not read.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldMemory {
+    _held: Arc<Vec<MemoryReservation>>,
+}
+
+impl HeldMemory {
+    pub(crate) fn new(held: MemoryReservation) -> Self {
+        Self::all(vec![held])
+    }
+
+    fn all(held: Vec<MemoryReservation>) -> Self {
+        let _held = Arc::new(held);
+        Self { _held }
+    }
+
+    /// Bytes that keep the memory counted until they are dropped.
+    pub(crate) fn hold(&self, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(HeldBytes {
+            bytes,
+            _held: self.clone(),
+        })
+    }
+}
+
+struct HeldBytes {
+    bytes: Vec<u8>,
+    _held: HeldMemory,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A large answer on its way. It lets other connections of the thread in after each chunk: the next one is
+/// always there, so a fast client would keep the thread to the end.
+struct AnswerStream {
+    answer: ResponseBody,
+    held: HeldMemory,
+    is_turn_of_others: bool,
+}
+
+impl HttpBody for AnswerStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if std::mem::take(&mut self.is_turn_of_others) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.is_turn_of_others = true;
+        let chunk = self.answer.next_chunk(CHUNK_BYTES);
+        Poll::Ready(chunk.map(|chunk| Ok(Frame::data(self.held.hold(chunk)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.answer.parts.is_empty()
+    }
+}
+
 impl IntoResponse for ResponseBody {
     fn into_response(mut self) -> Response {
+        let held = HeldMemory::all(std::mem::take(&mut self.held));
         let body = if self.bytes <= WHOLE_BYTES_MAX {
-            self.next_chunk(usize::MAX)
-                .map_or_else(Body::empty, Body::from)
+            let whole = self.next_chunk(usize::MAX);
+            whole.map_or_else(Body::empty, |whole| Body::from(held.hold(whole)))
         } else {
-            let chunks = std::iter::from_fn(move || self.next_chunk(CHUNK_BYTES));
-            Body::from_stream(futures::stream::iter(chunks.map(Ok::<_, Infallible>)))
+            Body::new(AnswerStream {
+                answer: self,
+                held: held.clone(),
+                is_turn_of_others: false,
+            })
         };
-        ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+        let mut response = ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+        response.extensions_mut().insert(held);
+        response
     }
 }
 
@@ -280,8 +355,9 @@ mod tests {
             parts.own_text(long(bytes));
             parts.text(b">");
             assert_eq!(parts.bytes, bytes + 2);
-            let chunks: Vec<Bytes> = std::iter::from_fn(|| parts.next_chunk(CHUNK_BYTES)).collect();
-            let longest = chunks.iter().map(Bytes::len).max();
+            let chunks: Vec<Vec<u8>> =
+                std::iter::from_fn(|| parts.next_chunk(CHUNK_BYTES)).collect();
+            let longest = chunks.iter().map(Vec::len).max();
             assert!(longest <= Some(CHUNK_BYTES + 1), "{bytes}: {longest:?}");
             assert!(chunks.concat() == [b"<", &long(bytes)[..], b">"].concat());
         }

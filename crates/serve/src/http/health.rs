@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::error::{ApiError, ErrorCode};
 use crate::health::{ChainHealth, Probe};
 use crate::http::panics;
 use crate::renamed::with_old_names;
@@ -21,8 +22,8 @@ pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 /// The health of the process.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Health {
-    /// `ok` where every chain is ready.
-    #[schemars(extend("enum" = ["ok", "degraded"]))]
+    /// `ok` where every chain is ready; `stopping` where the process is about to end.
+    #[schemars(extend("enum" = ["ok", "degraded", "stopping"]))]
     status: &'static str,
     /// All chains.
     #[schemars(with = "Vec<ChainHealth>")]
@@ -47,8 +48,13 @@ pub fn health_router(probe: Arc<dyn Probe>, metrics: Metrics) -> Router {
 }
 
 async fn show_metrics(State(context): State<Context>) -> Response {
+    // Probes share the thread, and a process with many chains has many metrics.
+    let Ok(text) = tokio::task::spawn_blocking(move || (context.metrics)()).await else {
+        let message = "the metrics cannot be printed: please report it";
+        return ApiError::new(ErrorCode::Internal, message).into_response();
+    };
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-    (kind, (context.metrics)()).into_response()
+    (kind, text).into_response()
 }
 
 /// `/health` of the public listener: without what only operators may see.
@@ -64,16 +70,19 @@ async fn live() -> Response {
 
 /// 200 where every chain is ready, else 503. The body lists every chain either way.
 async fn ready(State(context): State<Context>) -> Response {
-    health_response(context.probe.chains())
+    health_response(&*context.probe, context.probe.chains())
 }
 
 async fn public_ready(State(context): State<Context>) -> Response {
     let chains = context.probe.chains().into_iter();
-    health_response(chains.map(ChainHealth::redacted).collect())
+    let chains = chains.map(ChainHealth::redacted).collect();
+    health_response(&*context.probe, chains)
 }
 
-fn health_response(chains: Vec<ChainHealth>) -> Response {
-    let (code, status) = if chains.iter().all(ChainHealth::is_ready) {
+fn health_response(probe: &dyn Probe, chains: Vec<ChainHealth>) -> Response {
+    let (code, status) = if probe.is_stopping() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
+    } else if chains.iter().all(ChainHealth::is_ready) {
         (StatusCode::OK, "ok")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "degraded")

@@ -60,11 +60,11 @@ impl Default for Limits {
             alternatives: Some(1_000),
             timeout: Duration::from_secs(10),
             queries_at_once: 16,
-            unread_bytes: 256 << 20,
+            unread_bytes: 192 << 20,
             bodies_bytes: 64 << 20,
             connections: 4_096,
             // Through a proxy, all clients have one address.
-            connections_per_peer: None,
+            connections_per_peer: Some(1_024),
         }
     }
 }

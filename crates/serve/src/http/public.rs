@@ -1,30 +1,24 @@
 //! The router of the public listener: console, REST, JSON-RPC.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
 use axum::http::{HeaderName, Method};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse as _, Response};
+use axum::middleware;
 use axum::routing::{MethodRouter, get, post};
-use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::SizeAbove;
 use tower_http::cors::{Any, CorsLayer};
 
 use crate::chain::ServedChains;
-use crate::error::{ApiError, ErrorCode};
 use crate::health::Probe;
+use crate::http::compress::Compressor;
 use crate::http::context::{Clock, Context};
+use crate::http::finish::{Finisher, finish};
 use crate::http::health::health;
+use crate::http::heavy::HeavyWork;
 use crate::http::limits::Limits;
 use crate::http::panics;
 use crate::rest::{self, chains, logs, overview, projections, ranges, times};
 use crate::{console, fees, rpc};
-
-/// Below this, compression costs more than it saves.
-const COMPRESS_FROM_BYTES: u16 = 1_024;
 
 /// Every route of the public listener. A test compares the API description with this list.
 fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
@@ -61,8 +55,9 @@ pub fn public_router(
     probe: Arc<dyn Probe>,
     limits: Limits,
     clock: Clock,
+    heavy: HeavyWork,
 ) -> Router {
-    let context = Context::new(served, limits, clock);
+    let context = Context::new(served, limits, clock, heavy);
     let next_cursor = HeaderName::from_static("x-next-cursor");
     // The same for every origin: no header varies with the request.
     let cross_origin = CorsLayer::new()
@@ -70,14 +65,16 @@ pub fn public_router(
         .allow_methods([Method::GET])
         .expose_headers([next_cursor])
         .vary([]);
-    let compression = CompressionLayer::new().compress_when(SizeAbove::new(COMPRESS_FROM_BYTES));
+    let finisher = Finisher {
+        compressor: Compressor::new(context.heavy.clone()),
+        context: context.clone(),
+    };
     // The outermost first, and as one tuple: separate layers would each be boxed and cloned for every
     // request.
     let layers = (
         panics::catch_panics(),
-        compression,
         cross_origin,
-        middleware::from_fn(with_timeout),
+        middleware::from_fn_with_state(finisher, finish),
     );
     routes(probe)
         .into_iter()
@@ -88,19 +85,6 @@ pub fn public_router(
         .fallback(rest::not_found)
         .method_not_allowed_fallback(rest::method_not_allowed)
         .layer(layers)
-}
-
-/// How long any response may take to begin. Queries have their own, far lower limits.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-async fn with_timeout(request: Request, next: Next) -> Response {
-    match tokio::time::timeout(TIMEOUT, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => {
-            let message = format!("no answer within {} s: request less", TIMEOUT.as_secs());
-            ApiError::new(ErrorCode::Timeout, message).into_response()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -134,7 +118,9 @@ mod tests {
 
     fn router(probe: impl Probe + 'static) -> Router {
         let served = ServedChains::new(Vec::new());
-        public_router(served, Arc::new(probe), Limits::default(), Arc::new(|| 0))
+        let heavy = HeavyWork::here();
+        let clock: Clock = Arc::new(|| 0);
+        public_router(served, Arc::new(probe), Limits::default(), clock, heavy)
     }
 
     async fn fetch_path(request: &str) -> String {

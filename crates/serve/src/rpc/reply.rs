@@ -4,8 +4,9 @@ use serde_json::value::RawValue;
 
 use crate::encode;
 use crate::error::ApiError;
+use crate::http::answer_memory::MemoryReservation;
 use crate::http::body::{BytesAnswer, LogsAnswer, ResponseBody};
-use crate::http::context::{Context, MemoryReservation};
+use crate::http::context::Context;
 
 /// The result of a call.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use chronolith_model::BlockRange;
 use chronolith_stellar::EventId;
 use stellar_strkey::Contract;
 use stellar_xdr::ScVal;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::bounds::{Bounds, TimeFormat};
 use super::filter::{Filters, kind_name};
@@ -15,6 +14,7 @@ use super::scan::{Event, Scan, ScanParams, before_gap, is_too_large, smaller};
 use super::wire::{EventsParams, Format, invalid};
 use super::{begin_item, unreadable, xdr};
 use crate::error::{ApiError, ErrorCode, excerpt};
+use crate::http::answer_memory::MemoryReservation;
 use crate::http::body::BytesAnswer;
 use crate::http::context::Context;
 use crate::rpc::Answer;
@@ -32,7 +32,7 @@ struct EventPage {
     events: Vec<Event>,
     /// Below this ledger there are no others.
     through: u64,
-    _held: Vec<OwnedSemaphorePermit>,
+    _held: Vec<MemoryReservation>,
 }
 
 /// A valid call.

@@ -7,11 +7,11 @@ use chronolith_archive::{Error as ArchiveError, LogRecord};
 use chronolith_model::{BlockRange, Cursor, LogFilter};
 use chronolith_stellar::{EventId, EventPlace};
 use futures::future::try_join_all;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::broken;
 use super::filter::Filters;
 use crate::fault::Fault;
+use crate::http::answer_memory::MemoryReservation;
 use crate::http::context::Context;
 use crate::view::View;
 
@@ -52,7 +52,7 @@ pub(super) struct Scan<'a> {
     /// Events of ledgers that are not complete yet, in no order.
     pending: Vec<Event>,
     /// Memory of the events.
-    held: Vec<OwnedSemaphorePermit>,
+    held: Vec<MemoryReservation>,
 }
 
 impl<'a> Scan<'a> {
@@ -77,7 +77,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The memory of the returned events.
-    pub(super) fn into_held(self) -> Vec<OwnedSemaphorePermit> {
+    pub(super) fn into_held(self) -> Vec<MemoryReservation> {
         self.held
     }
 
@@ -95,7 +95,7 @@ impl<'a> Scan<'a> {
         let slowest = scans.filter(|scan| scan.through == least && least < range.end);
         let pages = slowest.map(|scan| scan.step(context, view, range));
         for (records, held) in try_join_all(pages).await? {
-            self.held.extend(held);
+            self.held.push(held);
             for record in records {
                 self.take(record)?;
             }
@@ -137,7 +137,7 @@ impl LogScan {
         context: &Context,
         view: &View<'_>,
         range: BlockRange,
-    ) -> Result<(Vec<LogRecord>, Option<OwnedSemaphorePermit>), Fault> {
+    ) -> Result<(Vec<LogRecord>, MemoryReservation), Fault> {
         self.filter.cursor = self.next;
         let (page, held) = context.query(view, range, &self.filter).await?;
         self.next = page.next;

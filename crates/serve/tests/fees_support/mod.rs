@@ -20,7 +20,7 @@ use chronolith_serve::chain::ServedChains;
 use chronolith_serve::health::ChainHealth;
 use chronolith_serve::health::Probe;
 use chronolith_serve::http::Limits;
-use chronolith_serve::http::public_router;
+use chronolith_serve::http::{HeavyWork, public_router};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
@@ -292,7 +292,13 @@ impl Probe for Nobody {
 /// The public listener, with fees out of a database.
 pub fn public_of(database: Option<Database>) -> Router {
     let served = ServedChains::new(Vec::new()).with_fees(database);
-    public_router(served, Arc::new(Nobody), Limits::default(), Arc::new(|| 0))
+    public_router(
+        served,
+        Arc::new(Nobody),
+        Limits::default(),
+        Arc::new(|| 0),
+        HeavyWork::here(),
+    )
 }
 
 /// Asks; returns the status and the body as it came.

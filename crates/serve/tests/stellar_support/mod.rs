@@ -25,7 +25,7 @@ use chronolith_serve::chain::{
     ChainStatus, EndpointHealth, Family, Ingested, Reorg, ServedChain, ServedChains, StellarChain,
 };
 use chronolith_serve::health::{ChainHealth, Probe};
-use chronolith_serve::http::{Limits, public_router};
+use chronolith_serve::http::{HeavyWork, Limits, public_router};
 use chronolith_sim::stellar::{Made, StellarChain as SimChain, StellarSettings};
 use chronolith_stellar::{Ledger, Network, prove};
 use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};
@@ -251,7 +251,13 @@ impl Rpc {
 
     pub fn of(chains: Vec<ServedChain>, limits: Limits, now: u64) -> Self {
         let served = ServedChains::new(chains.into_iter().map(Arc::new).collect());
-        let router = public_router(served, Arc::new(Nobody), limits, Arc::new(move || now));
+        let router = public_router(
+            served,
+            Arc::new(Nobody),
+            limits,
+            Arc::new(move || now),
+            HeavyWork::here(),
+        );
         Self {
             router,
             place: "/stellar/simulated".to_owned(),

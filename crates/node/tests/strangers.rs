@@ -1,0 +1,249 @@
+//! Clients that take and give nothing back: connections without requests, bodies that never come, answers that
+//! are not read, old protocols. Others are answered meanwhile, and no answer is cut that looks whole.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
+use serde_json::{Value, json};
+use support::rpc::Rpc;
+use support::{Bench, PATIENCE, Running, serve};
+
+/// Blocks of the chain: they have more than ten thousand logs.
+const BLOCKS: u64 = 1_200;
+/// What a client may wait while others misbehave. Those used to take ten seconds and more.
+const SOON: Duration = Duration::from_secs(5);
+
+/// A node with a chain, and the program that serves it.
+struct Serving {
+    bench: Bench,
+    rpc: Rpc,
+    running: Running,
+    _server: RpcServer,
+}
+
+impl Serving {
+    async fn start(more: &str) -> Self {
+        let node = EvmNode::new(EvmSpec::tiny(97), BLOCKS);
+        let server = serve(&node, RpcOptions::default()).await;
+        let bench = Bench::new(&[server.url()], support::DEPTH_5);
+        bench.change(
+            r#""metricsPort": 0"#,
+            &format!(r#""metricsPort": 0 {more}"#),
+        );
+        let running = bench.start();
+        let rpc = Rpc::new(bench.public());
+        rpc.until_head(BLOCKS).await;
+        Self {
+            bench,
+            rpc,
+            running,
+            _server: server,
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        connect(&self.rpc.base.replace("http://", ""))
+    }
+
+    /// The address of health and metrics.
+    fn metrics(&self) -> String {
+        self.bench.wait_for_listener();
+        let listeners = self.bench.events("health_listening");
+        let address = listeners.last().unwrap()["listen"].as_str().unwrap();
+        address.replace("0.0.0.0", "127.0.0.1")
+    }
+
+    /// The longest of some short calls, each on a new connection.
+    async fn slowest_call(&self) -> Duration {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..10 {
+            let began = Instant::now();
+            let rpc = Rpc::new(self.rpc.base.clone());
+            assert_eq!(rpc.call("eth_chainId", json!([])).await, "0x7a69");
+            slowest = slowest.max(began.elapsed());
+        }
+        slowest
+    }
+}
+
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// The head of a response, and a reader of its body.
+fn head_of(stream: TcpStream) -> (String, BufReader<TcpStream>) {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "cut: {head}");
+    }
+    (head.to_lowercase(), reader)
+}
+
+/// The body of a chunked response, to its last chunk.
+fn chunked(reader: &mut BufReader<TcpStream>) -> Vec<u8> {
+    let mut whole = Vec::new();
+    loop {
+        let mut line = String::new();
+        assert!(reader.read_line(&mut line).unwrap() > 0, "no last chunk");
+        let length = usize::from_str_radix(line.trim(), 16).unwrap();
+        let at = whole.len();
+        whole.resize(at + length, 0);
+        reader.read_exact(&mut whole[at..]).unwrap();
+        reader.read_exact(&mut [0; 2]).unwrap();
+        if length == 0 {
+            return whole;
+        }
+    }
+}
+
+/// More than the buffers of a connection hold.
+fn batch_of_pages() -> String {
+    let page = |id| {
+        json!({
+            "jsonrpc": "2.0", "id": id, "method": "chronolith_getLogs",
+            "params": [{ "fromBlock": "0x0", "toBlock": "latest", "limit": 10_000 }],
+        })
+    };
+    json!((0..6).map(page).collect::<Vec<_>>()).to_string()
+}
+
+/// A body used to count by what it announced: 32 clients that announced 2 MiB and sent one byte stalled every
+/// call until they timed out.
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_never_come_hold_up_no_call() {
+    let serving = Serving::start("").await;
+    let stalled: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut stream = serving.connect();
+            let head = "POST /31337 HTTP/1.1\r\nhost: x\r\ncontent-length: 2097152\r\n\r\n[";
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let slowest = serving.slowest_call().await;
+    assert!(slowest < SOON, "{slowest:?}");
+    drop(stalled);
+    serving.running.stop();
+}
+
+/// As many idle connections as there is room for used to shut the listener for a minute, and 64 of them that of
+/// liveness probes.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_make_room_for_others() {
+    let serving = Serving::start(r#", "limits": { "connections": 64 }"#).await;
+    let idle: Vec<TcpStream> = (0..64).map(|_| serving.connect()).collect();
+    let slowest = serving.slowest_call().await;
+    assert!(slowest < SOON, "{slowest:?}");
+    let metrics = serving.metrics();
+    let half_open: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = connect(&metrics);
+            stream.write_all(b"GET /health/li").unwrap();
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    let (status, _) = serving.bench.operations("/health/live").await;
+    assert_eq!(status, 200);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    drop((idle, half_open));
+    serving.running.stop();
+}
+
+/// A head has ten seconds, however slowly it comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_does_not_end_is_cut() {
+    let serving = Serving::start("").await;
+    let mut stream = serving.connect();
+    stream.write_all(b"GET /v1/chains HTTP/1.1\r\n").unwrap();
+    let began = Instant::now();
+    let mut answer = Vec::new();
+    // It ends, with an error or without an answer.
+    let _ = stream.read_to_end(&mut answer);
+    let waited = began.elapsed().as_secs();
+    assert!((9..30).contains(&waited), "after {waited} s");
+    serving.running.stop();
+}
+
+/// For an HTTP/1.0 client the end of the connection is the end of an answer without a length: one that was cut
+/// looked whole, for a stock nginx too.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_clients_get_a_length() {
+    let serving = Serving::start("").await;
+    for format in ["json", "ndjson", "csv"] {
+        let path = format!("/v1/chains/31337/logs?fromBlock=0&limit=10000&format={format}");
+        let mut stream = serving.connect();
+        let request = format!("GET {path} HTTP/1.0\r\naccept-encoding: gzip\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let (head, mut reader) = head_of(stream);
+        assert!(head.contains(" 200 ok"), "{head}");
+        let length = head.split("content-length: ").nth(1).expect(&head);
+        let length: usize = length.lines().next().unwrap().parse().unwrap();
+        let mut body = Vec::new();
+        reader.read_to_end(&mut body).unwrap();
+        assert_eq!(body.len(), length);
+        assert!(length > 1 << 20, "a small answer always had a length");
+    }
+    serving.running.stop();
+}
+
+/// Every answer used to be cut when the process was told to end.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_are_finished_before_the_process_ends() {
+    let serving = Serving::start("").await;
+    let body = batch_of_pages();
+    let mut slow = serving.connect();
+    let request = format!(
+        "POST /31337 HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    slow.write_all(request.as_bytes()).unwrap();
+    let (head, mut reader) = head_of(slow);
+    assert!(head.contains("transfer-encoding: chunked"), "{head}");
+    let mut idle = serving.connect();
+    let call = "GET /v1/chains HTTP/1.1\r\nhost: x\r\n\r\n";
+    idle.write_all(call.as_bytes()).unwrap();
+    let (_, kept) = head_of(idle.try_clone().unwrap());
+
+    let metrics = serving.metrics();
+    serving.running.signal("-TERM");
+    let bench = &serving.bench;
+    bench.wait("the beginning of the end", || bench.has("draining"));
+    // An idle connection gets one more answer, which tells the client not to send another.
+    idle.write_all(call.as_bytes()).unwrap();
+    drop(kept);
+    let (head, _) = head_of(idle);
+    assert!(head.contains("connection: close"), "{head}");
+    let mut probe = connect(&metrics);
+    probe
+        .write_all(b"GET /health/ready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    probe.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains(r#""status":"stopping""#), "{answer}");
+    let address = serving.rpc.base.replace("http://", "");
+    let refused = TcpStream::connect(address);
+    assert!(refused.is_err(), "a new connection");
+
+    let answers: Value = serde_json::from_slice(&chunked(&mut reader)).unwrap();
+    for answer in answers.as_array().unwrap() {
+        assert_eq!(answer["result"]["logs"].as_array().unwrap().len(), 10_000);
+    }
+    drop(reader);
+    let status = serving.running.wait();
+    assert!(status.success(), "{status}");
+}

@@ -1,0 +1,205 @@
+//! What a connection is doing, so that the longest idle one can be closed when there is no room for another.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// What a connection is doing.
+#[derive(Debug)]
+pub(super) struct Activity {
+    opened: Instant,
+    /// When bytes were last read or written, in milliseconds after it was opened.
+    moved_ms: AtomicU64,
+    /// Requests that began.
+    started: AtomicUsize,
+    /// Requests whose answer is not sent yet.
+    answering: AtomicUsize,
+    /// Whether bytes wait for the client to read.
+    writing: AtomicBool,
+    close: Notify,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            opened: Instant::now(),
+            moved_ms: AtomicU64::new(0),
+            started: AtomicUsize::new(0),
+            answering: AtomicUsize::new(0),
+            writing: AtomicBool::new(false),
+            close: Notify::new(),
+        }
+    }
+
+    /// Bytes were read or written.
+    pub(super) fn moved(&self) {
+        let ms = self.opened.elapsed().as_millis();
+        let ms = u64::try_from(ms).unwrap_or(u64::MAX);
+        self.moved_ms.store(ms, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_writing(&self, writing: bool) {
+        self.writing.store(writing, Ordering::Relaxed);
+    }
+
+    /// How many requests began.
+    pub(super) fn started(&self) -> usize {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// A request begins: the connection is not idle until its answer was handed over.
+    pub(super) fn begin(self: &Arc<Self>) -> Answering {
+        self.started.fetch_add(1, Ordering::Relaxed);
+        self.answering.fetch_add(1, Ordering::Relaxed);
+        Answering(self.clone())
+    }
+
+    /// Whether an answer is being made or handed over.
+    pub(super) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed) > 0
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.is_answering() && !self.writing.load(Ordering::Relaxed)
+    }
+
+    fn last_moved(&self) -> Instant {
+        let ms = self.moved_ms.load(Ordering::Relaxed);
+        self.opened + Duration::from_millis(ms)
+    }
+
+    /// Waits until the connection is to be closed.
+    pub(super) async fn closed(&self) {
+        self.close.notified().await;
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<Activity>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer, until all of it was handed over to the connection.
+pub(super) struct TrackedBody {
+    pub(super) body: Body,
+    pub(super) _answering: Answering,
+}
+
+impl HttpBody for TrackedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// All open connections of a listener.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Connections(Arc<Mutex<Listed>>);
+
+#[derive(Debug, Default)]
+struct Listed {
+    next: u64,
+    open: HashMap<u64, Arc<Activity>>,
+}
+
+/// A connection in the list, until it is dropped.
+pub(super) struct Registered {
+    pub(super) activity: Arc<Activity>,
+    id: u64,
+    connections: Connections,
+}
+
+impl Connections {
+    pub(super) fn register(&self) -> Registered {
+        let activity = Arc::new(Activity::new());
+        let mut listed = self.0.lock();
+        let id = listed.next;
+        listed.next += 1;
+        listed.open.insert(id, activity.clone());
+        Registered {
+            activity,
+            id,
+            connections: self.clone(),
+        }
+    }
+
+    /// Closes the connection that has been idle for longest, if one is.
+    pub(super) fn close_longest_idle(&self) -> bool {
+        let mut listed = self.0.lock();
+        let idle = listed.open.iter().filter(|(_, one)| one.is_idle());
+        let longest = idle.min_by_key(|(_, one)| one.last_moved());
+        let Some(id) = longest.map(|(id, _)| *id) else {
+            return false;
+        };
+        // It is closed once: until its task ends, another one is chosen.
+        let closed = listed.open.remove(&id);
+        closed.is_some_and(|closed| {
+            closed.close.notify_one();
+            true
+        })
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.connections.0.lock().open.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_idle_connection_is_closed_and_no_busy_one() {
+        let connections = Connections::default();
+        let all: Vec<Registered> = (0..4).map(|_| connections.register()).collect();
+        let [answering, writing, old, new] = all.as_slice() else {
+            unreachable!()
+        };
+        let request = answering.activity.begin();
+        writing.activity.set_writing(true);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        new.activity.moved();
+        let is_closed = |one: &Registered| one.activity.closed().now_or_never().is_some();
+        assert!(connections.close_longest_idle());
+        let closed: Vec<bool> = all.iter().map(is_closed).collect();
+        assert_eq!(closed, [false, false, true, false]);
+        assert!(connections.close_longest_idle() && is_closed(new));
+        assert!(!connections.close_longest_idle());
+        drop(request);
+        assert!(connections.close_longest_idle() && is_closed(answering));
+        assert_eq!(old.activity.started(), 0);
+        drop(all);
+        assert!(connections.0.lock().open.is_empty());
+    }
+}

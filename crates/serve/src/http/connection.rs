@@ -1,0 +1,238 @@
+//! One connection: who is slow is cut. Heads must be sent in time, and responses read in time, or a connection
+//! would hold memory without limit.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderValue, header};
+use futures::FutureExt as _;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use super::activity::{Activity, Registered, TrackedBody};
+use super::drain::Drain;
+
+/// How long a client may take to send the head of a request, from its first byte, and from the beginning of
+/// the connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be idle. Proxies keep them for a minute.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// How long a client may read nothing of a response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// What a slow client must at least read in that time.
+const BYTES_MIN: usize = 1 << 20;
+/// Bytes that a connection keeps of what was read and is not parsed, and of what is to be written.
+const BUFFER_BYTES: usize = 64 << 10;
+/// While a listener ends, a connection without a request stays for this long: a proxy may just be sending one.
+/// Its answer tells the proxy not to send another.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
+
+/// Serves a connection to its end.
+pub(super) async fn serve(
+    stream: TcpStream,
+    router: Router,
+    registered: Registered,
+    mut drain: Drain,
+) {
+    let activity = registered.activity.clone();
+    let io = TokioIo::new(Timed::new(stream, activity.clone()));
+    let router = TowerToHyperService::new(router);
+    let ends = drain.clone();
+    let service = service_fn(|request| {
+        let (answering, ends) = (activity.begin(), ends.clone());
+        router.call(request).map(move |answered| {
+            answered.map(|mut response| {
+                if ends.has_begun() {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(header::CONNECTION, close);
+                }
+                response.map(|body| TrackedBody {
+                    body,
+                    _answering: answering,
+                })
+            })
+        })
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(IDLE_TIMEOUT)
+        .max_buf_size(BUFFER_BYTES);
+    let mut connection = std::pin::pin!(http.serve_connection(io, service));
+    let ending = async {
+        let within = drain.begun().await;
+        tokio::time::sleep(LAST_REQUEST.min(within / 2)).await;
+    };
+    let mut ending = std::pin::pin!(ending.fuse());
+    let done = loop {
+        tokio::select! {
+            done = connection.as_mut() => break done,
+            () = &mut ending => connection.as_mut().graceful_shutdown(),
+            // Nothing is being answered.
+            () = activity.closed() => break Ok(()),
+        }
+    };
+    if let Err(error) = done {
+        tracing::debug!(%error, "connection failed");
+    }
+}
+
+/// A connection that fails when the client sends a head or reads too slowly.
+struct Timed {
+    stream: TcpStream,
+    activity: Arc<Activity>,
+    head: Head,
+    /// Set while bytes wait to be written.
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// Since when the client is slow, and what it read since.
+    slow: Option<(Instant, usize)>,
+}
+
+/// The head of a request that is being received.
+struct Head {
+    /// Since when; none between requests.
+    since: Option<Instant>,
+    /// How many requests had begun by then: one more, and the head is complete.
+    started: usize,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Head {
+    /// Bytes came: those of a head, unless a request is being answered.
+    fn received(&mut self, activity: &Activity) {
+        if self.since.is_none() && !activity.is_answering() {
+            self.since = Some(Instant::now());
+            self.started = activity.started();
+        }
+    }
+
+    /// No bytes came: ready when the head takes too long.
+    fn poll_late(&mut self, context: &mut Context<'_>, activity: &Activity) -> Poll<()> {
+        if activity.started() != self.started {
+            (self.since, self.timer) = (None, None);
+        }
+        let Some(since) = self.since else {
+            return Poll::Pending;
+        };
+        let begin = || Box::pin(tokio::time::sleep_until(since + HEAD_TIMEOUT));
+        self.timer.get_or_insert_with(begin).as_mut().poll(context)
+    }
+}
+
+impl Timed {
+    fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
+        Self {
+            stream,
+            activity,
+            head: Head {
+                since: Some(Instant::now()),
+                started: 0,
+                timer: None,
+            },
+            deadline: None,
+            slow: None,
+        }
+    }
+
+    fn timed(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.activity.moved();
+            if self.deadline.take().is_some() {
+                self.activity.set_writing(false);
+            }
+            if self.is_too_slow(bytes) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            return written;
+        }
+        if written.is_ready() {
+            return written;
+        }
+        let now = Instant::now();
+        self.slow.get_or_insert((now, 0));
+        self.activity.set_writing(true);
+        let begin = || Box::pin(tokio::time::sleep_until(now + WRITE_TIMEOUT));
+        let deadline = self.deadline.get_or_insert_with(begin);
+        let timed_out = |()| Err(io::ErrorKind::TimedOut.into());
+        deadline.as_mut().poll(context).map(timed_out)
+    }
+
+    /// Whether the client read too little since it became slow.
+    fn is_too_slow(&mut self, bytes: usize) -> bool {
+        let Some((since, read)) = &mut self.slow else {
+            return false;
+        };
+        *read += bytes;
+        if since.elapsed() < WRITE_TIMEOUT {
+            return false;
+        }
+        let is_slow = *read < BYTES_MIN;
+        self.slow = None;
+        is_slow
+    }
+}
+
+impl AsyncRead for Timed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        if read.is_ready() {
+            if buffer.filled().len() > before {
+                this.activity.moved();
+                this.head.received(&this.activity);
+            }
+            return read;
+        }
+        ready!(this.head.poll_late(context, &this.activity));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncWrite for Timed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.timed(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.timed(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
