@@ -8,8 +8,8 @@ use rustix::process::setpriority_process;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Niceness of threads that give way to connections, and of those that give way to queries too.
-const QUERIES_NICE: i32 = 3;
-const INGEST_NICE: i32 = 8;
+const QUERIES_NICE: i32 = 2;
+const INGEST_NICE: i32 = 4;
 
 /// The runtimes of the process.
 pub(crate) struct Runtimes {

@@ -45,8 +45,11 @@ pub(crate) struct ReadBody {
 
 /// Why there is no body.
 enum Failure {
-    TooLarge,
-    TooSlow,
+    Large,
+    /// It was not complete in time.
+    Late,
+    /// It is large, and came at a rate at which it would not be complete in time.
+    Slow,
 }
 
 /// A body that is being received.
@@ -90,18 +93,22 @@ impl BodyMemory {
                 bytes: received.bytes.into(),
                 _large: received.large,
             }),
-            Err(Failure::TooLarge) => Err(ApiError::new(
+            Err(Failure::Large) => Err(ApiError::new(
                 ErrorCode::TooLarge,
                 format!(
                     "the body is incomplete or has more than {} bytes",
                     self.bytes_max
                 ),
             )),
-            Err(Failure::TooSlow) => Err(ApiError::new(
+            Err(Failure::Late) => Err(ApiError::new(
+                ErrorCode::BodyTimeout,
+                format!("the body took longer than {} s", self.timeout.as_secs()),
+            )),
+            Err(Failure::Slow) => Err(ApiError::new(
                 ErrorCode::BodyTimeout,
                 format!(
-                    "the body came too slowly: {} s are allowed, and for more than {LARGE_BYTES} bytes a rate at which the largest body takes that long",
-                    self.timeout.as_secs()
+                    "the body came too slowly: send more than {LARGE_BYTES} bytes at a rate of at least {} bytes a second",
+                    self.bytes_max as u64 / self.timeout.as_secs().max(1)
                 ),
             )),
         }
@@ -115,24 +122,30 @@ impl BodyMemory {
         loop {
             let deadline = self.deadline(received);
             let next = timeout_at(deadline, chunks.next()).await;
-            let Some(chunk) = next.map_err(|_| Failure::TooSlow)? else {
+            let is_paced = deadline < received.begin + self.timeout;
+            let late = if is_paced {
+                Failure::Slow
+            } else {
+                Failure::Late
+            };
+            let Some(chunk) = next.map_err(|_| late)? else {
                 break;
             };
-            let chunk = chunk.map_err(|_| Failure::TooLarge)?;
+            let chunk = chunk.map_err(|_| Failure::Large)?;
             received.seen = received.seen.saturating_add(chunk.len());
             if received.seen > max.saturating_mul(DISCARDED_TIMES) {
-                return Err(Failure::TooLarge);
+                return Err(Failure::Large);
             }
             if received.seen > max {
                 (received.bytes, received.large) = (Vec::new(), None);
                 continue;
             }
             let counted = timeout_at(received.begin + self.timeout, self.count(received));
-            counted.await.map_err(|_| Failure::TooSlow)?;
+            counted.await.map_err(|_| Failure::Late)?;
             received.bytes.extend_from_slice(&chunk);
         }
         if received.seen > max {
-            return Err(Failure::TooLarge);
+            return Err(Failure::Large);
         }
         Ok(())
     }
