@@ -1,5 +1,6 @@
 //! How fast logs and times are answered over HTTP, beside PostgreSQL with the index that fits the query
-//! exactly and the same encoder, and beside Anvil with a chain that both hold: `make bench-serve`, or
+//! exactly and the same encoder, beside Anvil with a chain that both hold, and beside kizami with the times of
+//! a chain that both read from one Portal: `make bench-serve`, or
 //! `cargo bench -p chronolith-node --bench serve`.
 //!
 //! Every server runs on the first core, the client that asks on the second. Absolute times say little
@@ -10,6 +11,7 @@ mod data;
 #[expect(unreachable_pub, reason = "tests use it from another module")]
 #[path = "../../tests/support/installed.rs"]
 mod installed;
+mod kizami;
 mod load;
 mod postgres;
 
@@ -32,7 +34,7 @@ const CHAIN: u64 = 900_001;
 const CROWD: usize = 32;
 /// Connections that ask at once where memory is.
 const CLIENTS: usize = 1_000;
-const PARTS: [&str; 2] = ["postgres", "anvil"];
+const PARTS: [&str; 3] = ["postgres", "anvil", "kizami"];
 const SPANS: [u64; 3] = [100, 1_000, 10_000];
 /// The number that the first block that is asked about has on Anvil's chain.
 const FIRST_OF_ANVIL: u64 = 1;
@@ -78,6 +80,12 @@ fn main() -> Result<ExitCode> {
 }
 
 fn compare(divide: u64, parts: &[&str]) -> Result<ExitCode> {
+    if parts.contains(&"kizami") {
+        kizami::compare(divide)?;
+    }
+    if parts == ["kizami"] {
+        return Ok(ExitCode::SUCCESS);
+    }
     let dir = tempfile::tempdir()?;
     let data = Data::make(dir.path(), CHAIN, divide)?;
     println!(
@@ -190,10 +198,15 @@ fn write_config(dir: &Path, chain: &Value) -> Result<PathBuf> {
 
 /// The program, serving an archive without following.
 fn start_ours(dir: &Path, chain: &Value) -> Result<(Running, String)> {
+    start_with(dir, chain, "serve")
+}
+
+/// The program with a command that serves, and the address of its public listener.
+fn start_with(dir: &Path, chain: &Value, command_name: &str) -> Result<(Running, String)> {
     let config = write_config(dir, chain)?;
     let log = dir.join("log");
     let mut command = pinned("0", CHRONOLITH.as_ref());
-    command.args(["serve", "--config"]).arg(&config);
+    command.args([command_name, "--config"]).arg(&config);
     command
         .env("RUST_LOG", "info")
         .stderr(std::fs::File::create(&log)?);

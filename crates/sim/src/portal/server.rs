@@ -42,6 +42,8 @@ pub enum PortalEncoding {
 /// How a Portal behaves.
 #[derive(Clone, Debug, Default)]
 pub struct PortalOptions {
+    /// The name of its dataset; `sim` where there is none.
+    pub dataset: Option<String>,
     /// Its first block.
     pub start_block: u64,
     /// Most blocks of one answer; none for as many as were requested.
@@ -71,6 +73,12 @@ struct Shared {
     options: PortalOptions,
     limiter: Limiter,
     stats: Mutex<PortalStats>,
+}
+
+impl Shared {
+    fn dataset(&self) -> &str {
+        self.options.dataset.as_deref().unwrap_or("sim")
+    }
 }
 
 /// A running Portal. Dropping it stops it.
@@ -106,7 +114,10 @@ impl PortalServer {
             stats: Mutex::default(),
         });
         let router = Router::new()
-            .route("/datasets/sim/{call}", get(look_up).post(stream))
+            .route(
+                &format!("/datasets/{}/{{call}}", shared.dataset()),
+                get(look_up).post(stream),
+            )
             .fallback(unknown)
             .with_state(Arc::clone(&shared));
         let http = HttpServer::start(at, |_| router).await?;
@@ -116,7 +127,8 @@ impl PortalServer {
     /// Where its dataset is.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}/datasets/sim", self.http.address)
+        let dataset = self.shared.dataset();
+        format!("http://{}/datasets/{dataset}", self.http.address)
     }
 
     /// What it was asked and how it answered, so far.
