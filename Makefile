@@ -12,7 +12,7 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test test-core check fmt clippy doc tidy bench bench-follow bench-serve bench-projection bench-history demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny advisories
+.PHONY: help test test-core check fmt clippy doc tidy bench bench-follow bench-serve bench-isolation bench-projection bench-history demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny advisories
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,10 +56,14 @@ bench-follow: ## following chains, compared with a bare client (FOLLOW_ARGS="--d
 	cargo bench --locked -p chronolith-node --bench follow -- $(FOLLOW_ARGS)
 	cargo bench --locked -p chronolith-evm --bench bodies
 
-bench-serve: ## answers over HTTP, compared with PostgreSQL and Anvil (SERVE_ARGS="--divide 4 anvil" makes it shorter)
+bench-serve: ## answers over HTTP, compared with PostgreSQL, Anvil and kizami (SERVE_ARGS="--divide 4 anvil" makes it shorter)
 	@scripts/need cargo cc postgres anvil
 	cargo bench --locked -p chronolith-node --bench serve -- $(SERVE_ARGS)
 	cargo run --locked --release -p chronolith-archive --example clock_scale -- $(CLOCK_ARGS)
+
+bench-isolation: ## what clients wait and what memory is taken under hostile load (ISOLATION_ARGS="--divide 4 gzip" makes it shorter)
+	@scripts/need cargo cc
+	cargo bench --locked -p chronolith-node --bench isolation -- $(ISOLATION_ARGS)
 
 bench-projection: ## fees into PostgreSQL, compared with Ponder and bare COPY; latency and memory (PROJECTION_ARGS="--scale 0.1 sparse" makes it shorter)
 	@scripts/need cargo cc postgres node npm ponder
