@@ -11,6 +11,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
+SOAK_SECONDS ?= 600
 
 .PHONY: help test test-core check fmt clippy doc tidy bench bench-follow bench-serve bench-isolation bench-projection bench-history demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny advisories
 
@@ -98,9 +99,9 @@ test-ops: ## alert rules, recording rules and dashboard in a real Prometheus
 	@scripts/need prometheus python
 	@scripts/phase "operations" scripts/test-ops
 
-soak: ## ten minutes of mixed traffic while a chain grows: no errors, constant memory
+soak: ## ten minutes of mixed traffic beside hostile clients while a chain grows: no errors, constant memory (SOAK_SECONDS changes it)
 	@scripts/need cargo cc
-	CHRONOLITH_SOAK_SECONDS=600 cargo test --locked --release -p chronolith-node --test soak -- --nocapture
+	CHRONOLITH_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked --release -p chronolith-node --test soak -- --nocapture
 
 test-fixtures: ## every test, none skipped: fails if ../shared is absent
 	@test -d $(SHARED)/fixtures || { echo "test-fixtures: $(SHARED)/fixtures is absent" >&2; exit 1; }

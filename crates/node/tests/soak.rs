@@ -1,5 +1,6 @@
-//! Mixed traffic while the chain grows and reorganises meets no error. Here every client asks a fixed number
-//! of questions; `make soak` does it for ten minutes, and memory must stay where it is.
+//! Mixed traffic while the chain grows and reorganises meets no error, with hostile clients beside the honest ones.
+//! Here every client asks a fixed number of questions; `make soak` does it for ten minutes, and memory must stay
+//! where it is.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use serde_json::{Value, json};
+use support::hostile::Hostile;
 use support::rpc::Rpc;
 use support::{Bench, serve};
 
@@ -81,6 +83,15 @@ impl Peaks {
             _ => {}
         }
     }
+
+    /// Both are 0 where no time is given: a short run cannot tell growth from a start.
+    fn assert_flat(&self) {
+        let Self { early, late } = self;
+        assert!(
+            *late <= early * GROWTH + GROWTH_MIB,
+            "{early:.0} MiB became {late:.0} MiB"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,6 +138,7 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
         })
     });
     let clients: Vec<_> = clients.collect();
+    let hostile = Hostile::start(&rpc.base, 31_337);
     let (mut peaks, mut blocks) = (Peaks::default(), 0);
     while !done(blocks, BLOCKS) {
         blocks += 1;
@@ -143,17 +155,15 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
     for client in clients {
         client.await.unwrap();
     }
+    let attackers = hostile.count();
+    drop(hostile);
     let sent = sent.load(Ordering::Relaxed);
     let Peaks { early, late } = peaks;
     println!(
-        "note: {sent} questions, {blocks} blocks, memory {early:.0} MiB early, {late:.0} MiB late"
+        "note: {sent} questions, {attackers} hostile clients, {blocks} blocks, memory {early:.0} MiB early, {late:.0} MiB late"
     );
     assert!(sent >= CLIENTS * QUESTIONS, "only {sent} questions");
-    // Both are 0 where no time is given: a short run cannot tell growth from a start.
-    assert!(
-        late <= early * GROWTH + GROWTH_MIB,
-        "{early:.0} MiB became {late:.0} MiB"
-    );
+    peaks.assert_flat();
     bench.wait("a reorg", || bench.has("reorg"));
     let log = bench.log();
     assert!(!log.contains("\"level\":\"ERROR\""), "{log}");

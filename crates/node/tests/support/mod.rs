@@ -8,6 +8,7 @@
     reason = "each test file uses its own part, may panic, and waits for a program it cannot see into"
 )]
 
+pub mod hostile;
 pub mod installed;
 pub mod projected;
 pub mod ranges;
