@@ -25,7 +25,9 @@ mod traces;
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+#[cfg(feature = "crash")]
+use anyhow::Context as _;
+use anyhow::Result;
 use clap::Parser as _;
 
 use crate::cli::{Cli, Command, RangeCommand};
