@@ -23,6 +23,7 @@ use crate::read::payload;
 use crate::read::query::{self, LogPage};
 use crate::settings::Settings;
 use crate::state::head::View;
+use crate::state::record::AuditEntry;
 use crate::state::snapshot::{Need, Snapshot};
 use crate::tools::inspect::StoredObject;
 use crate::write::seal::Kept;
@@ -60,6 +61,12 @@ impl Pinned {
     pub fn latest_timestamp(&self) -> Option<u64> {
         let last = self.snapshot.clock_runs().last()?;
         last.reached.last().copied()
+    }
+
+    /// The last acts of operators, the newest last: only these change what was published.
+    #[must_use]
+    pub fn audit(&self) -> &[AuditEntry] {
+        &self.snapshot.state.audit
     }
 
     /// The blocks from the first one on, up to the first gap.

@@ -3,6 +3,7 @@
 mod activity;
 pub(crate) mod answer_memory;
 pub(crate) mod body;
+pub(crate) mod caching;
 mod compress;
 mod connection;
 pub(crate) mod context;

@@ -1,6 +1,7 @@
 //! REST: chains, their progress, their blocks by time, their logs.
 
 pub(crate) mod chains;
+mod final_logs;
 pub(crate) mod logs;
 pub(crate) mod overview;
 pub(crate) mod projections;

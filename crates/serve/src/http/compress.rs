@@ -131,7 +131,8 @@ impl Compressor {
             return response;
         }
         let vary = HeaderValue::from_static("accept-encoding");
-        response.headers_mut().append(header::VARY, vary);
+        // Answers that caches may keep have it already.
+        response.headers_mut().entry(header::VARY).or_insert(vary);
         let Some(coding) = wanted else {
             return response;
         };

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use futures::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -51,6 +51,10 @@ pub(super) async fn serve(
         let (answering, ends) = (activity.begin(), ends.clone());
         router.call(request).map(move |answered| {
             answered.map(|mut response| {
+                // The router sets that of the body, which is that of no other answer.
+                if response.status() == StatusCode::NOT_MODIFIED {
+                    response.headers_mut().remove(header::CONTENT_LENGTH);
+                }
                 if ends.has_begun() {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(header::CONNECTION, close);

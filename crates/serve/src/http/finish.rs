@@ -1,5 +1,5 @@
-//! What happens to every answer of the public listener before it is sent: a time limit, a length for old
-//! clients, and compression.
+//! What happens to every answer of the public listener before it is sent: a time limit, what caches need, a
+//! length for old clients, and compression.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 
 use super::answer_memory::MemoryReservation;
+use super::caching::Conditions;
 use super::compress::{Coding, Compressor};
 use super::context::Context;
 use crate::error::{ApiError, ErrorCode};
@@ -31,6 +32,7 @@ pub(crate) async fn finish(
     next: Next,
 ) -> Response {
     let (version, coding) = (request.version(), Coding::of(request.headers()));
+    let conditions = Conditions::of(&request);
     let response = match tokio::time::timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -38,6 +40,7 @@ pub(crate) async fn finish(
             ApiError::new(ErrorCode::Timeout, message).into_response()
         }
     };
+    let response = conditions.apply(response).await;
     if version < Version::HTTP_11 {
         return with_length(&finisher.context, response).await;
     }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::error::{ApiError, ErrorCode};
 use crate::health::{ChainHealth, Probe};
+use crate::http::caching::NO_STORE;
 use crate::http::panics;
 use crate::renamed::with_old_names;
 
@@ -89,7 +90,8 @@ fn health_response(probe: &dyn Probe, chains: Vec<ChainHealth>) -> Response {
     };
     let chains = chains.iter().map(|chain| with_old_names(json!(chain)));
     let chains = chains.collect();
-    (code, Json(Health { status, chains })).into_response()
+    let live = [(header::CACHE_CONTROL, NO_STORE)];
+    (code, live, Json(Health { status, chains })).into_response()
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::any::Any;
 
+use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::error::{ApiError, ErrorCode};
+use crate::http::caching::NO_STORE;
 use crate::metrics;
 
 /// Turns a panic into a 500 without its details, and counts it.
@@ -16,5 +18,6 @@ pub(crate) fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Respo
 fn panicked(_: Box<dyn Any + Send>) -> Response {
     metrics::panicked();
     let message = "internal error: please report it";
-    ApiError::new(ErrorCode::Internal, message).into_response()
+    let error = ApiError::new(ErrorCode::Internal, message);
+    ([(header::CACHE_CONTROL, NO_STORE)], error).into_response()
 }

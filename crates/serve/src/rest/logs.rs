@@ -1,12 +1,12 @@
 //! `/v1/chains/{id}/logs`: the same filter for clients without JSON-RPC.
 
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use chronolith_model::{BlockRange, Clause, LogFilter};
 
-use super::{PathParams, chain, order, parameters};
+use super::{PathParams, chain, final_logs, order, parameters};
 use crate::cursor;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::body::{LogFormat, LogsAnswer, ResponseBody};
@@ -34,22 +34,29 @@ const LISTS: [&str; 5] = ["address", "topic0", "topic1", "topic2", "topic3"];
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
 /// The parameters of a request, parsed before any chain is read.
-struct LogsRequest {
-    from: Option<BlockTag>,
-    to: Option<BlockTag>,
+pub(super) struct LogsRequest {
+    pub(super) from: Option<BlockTag>,
+    pub(super) to: Option<BlockTag>,
     filter: LogFilter,
     format: LogFormat,
+    /// As it came.
+    pub(super) query: String,
 }
 
 pub(crate) async fn get_logs(
     State(context): State<Context>,
     PathParams(id): PathParams<String>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let request = parse(&context, query.as_deref())?;
     let chain = chain(&context, &id)?;
-    match answer(&context, &View::take(chain).await?, &request).await {
-        Err(error) => answer(&context, &View::retry(chain, error).await?, &request).await,
+    let view = View::take(chain).await?;
+    match answer(&context, &view, &request, &headers).await {
+        Err(error) => {
+            let view = View::retry(chain, error).await?;
+            answer(&context, &view, &request, &headers).await
+        }
         answered => answered,
     }
 }
@@ -58,8 +65,13 @@ async fn answer(
     context: &Context,
     view: &View<'_>,
     request: &LogsRequest,
+    headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
     let range = range_between(context, view, request.from, request.to)?;
+    let tag = final_logs::tag(view, range, request, "logs").await;
+    if let Some(known) = tag.as_ref().filter(|tag| tag.is_known(headers)) {
+        return Ok(known.clone().not_modified());
+    }
     let (page, held) = context.query(view, range, &request.filter).await?;
     let next = page.next.as_ref().map(cursor::encode);
     let answer = if request.format == LogFormat::List {
@@ -80,6 +92,9 @@ async fn answer(
     if let Some(next) = next.and_then(|next| next.parse().ok()) {
         headers.insert(NEXT_CURSOR, next);
     }
+    if let Some(tag) = tag {
+        tag.put(&mut response);
+    }
     Ok(response)
 }
 
@@ -90,6 +105,7 @@ fn parse(context: &Context, query: Option<&str>) -> Result<LogsRequest, ApiError
         to: None,
         filter: LogFilter::over(BlockRange::new(0, 0)),
         format: LogFormat::List,
+        query: query.unwrap_or_default().to_owned(),
     };
     request.filter.limit = Some(LIMIT);
     let mut topics: [Vec<Bytes>; 4] = Default::default();
