@@ -29,7 +29,8 @@ const PATIENCE: &str = "SET LOCAL statement_timeout = '2s'";
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChainOverview {
-    /// Its id.
+    /// Its id. Who serializes it decides how a large one is written.
+    #[serde(skip)]
     pub chain_id: i64,
     /// Its name in the settings.
     pub name: String,

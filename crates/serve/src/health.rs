@@ -5,6 +5,7 @@ use chronolith_projection::leases::LeaseReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::names::{ChainId, id_as_json};
 use crate::renamed::describe_old_names;
 
 /// The health of a chain.
@@ -13,7 +14,8 @@ use crate::renamed::describe_old_names;
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = describe_old_names)]
 pub struct ChainHealth {
-    /// Its id.
+    #[serde(serialize_with = "id_as_json")]
+    #[schemars(with = "ChainId")]
     pub chain: u64,
     /// The version of the contract that is decoded; null where nothing is.
     pub version: Option<u32>,
@@ -117,7 +119,8 @@ pub struct InclusionHealth {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct L1Health {
-    /// Its id.
+    #[serde(serialize_with = "id_as_json")]
+    #[schemars(with = "ChainId")]
     pub chain: u64,
     /// Its newest block.
     pub head: Option<u64>,

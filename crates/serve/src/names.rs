@@ -1,8 +1,47 @@
 //! Values of the model in answers: as text, and as objects that several answers share.
 
+use std::borrow::Cow;
+
 use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Scope, Verification};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
+
+/// The id of a chain. A client whose numbers are floating point reads a larger number as another id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChainId(pub(crate) u64);
+
+/// The largest integer up to which every integer is a floating-point number.
+const EXACT_MAX: u64 = (1 << 53) - 1;
+
+impl Serialize for ChainId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            0..=EXACT_MAX => to.serialize_u64(self.0),
+            large => to.collect_str(&large),
+        }
+    }
+}
+
+impl JsonSchema for ChainId {
+    fn schema_name() -> Cow<'static, str> {
+        "ChainId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "The id of a chain: a number, or a string where it is larger than 2^53 - 1, as those of Stellar chains are.",
+            "anyOf": [
+                { "type": "integer", "minimum": 0, "maximum": EXACT_MAX },
+                { "type": "string", "pattern": "^[1-9][0-9]{15,19}$" },
+            ],
+        })
+    }
+}
+
+/// For fields that hold an id as a number.
+pub(crate) fn id_as_json<S: Serializer>(id: &u64, to: S) -> Result<S::Ok, S::Error> {
+    ChainId(*id).serialize(to)
+}
 
 /// 32 bytes as 0x and 64 digits.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -87,5 +126,25 @@ pub(crate) fn scope_text(scope: &Scope) -> String {
             1 => "1 pair of address and topic".to_owned(),
             several => format!("{several} pairs of address and topic"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ids of Stellar chains used to be numbers that a browser rounds to the id of no chain.
+    #[test]
+    fn an_id_that_floating_point_would_change_is_text() {
+        for (id, json) in [
+            (0, "0"),
+            (31_337, "31337"),
+            (9_007_199_254_740_991, "9007199254740991"),
+            (9_007_199_254_740_992, "\"9007199254740992\""),
+            (4_668_226_517_559_895_467, "\"4668226517559895467\""),
+            (u64::MAX, "\"18446744073709551615\""),
+        ] {
+            assert_eq!(serde_json::to_string(&ChainId(id)).unwrap(), json);
+        }
     }
 }

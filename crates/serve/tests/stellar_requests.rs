@@ -364,7 +364,9 @@ async fn rest_knows_the_chain_by_name_too() {
     let id = world.network.chain_id();
     for name in ["simulated".to_owned(), id.to_string()] {
         let (status, chain) = rpc.get(&format!("/v1/chains/{name}")).await;
-        assert_eq!((status, &chain["chainId"]), (200, &json!(id)), "{chain}");
+        // Too large for clients whose numbers are floating point.
+        let text = json!(id.to_string());
+        assert_eq!((status, &chain["chainId"]), (200, &text), "{chain}");
         for made in world.made.iter().skip(1).take(LEDGERS as usize - 2) {
             let place = format!(
                 "/v1/chains/{name}/block/before/{}?inclusive=true",

@@ -12,7 +12,7 @@ use crate::chain::ServedChain;
 use crate::error::{ApiError, Failure};
 use crate::fault::Fault;
 use crate::http::context::Context;
-use crate::names::{DatasetName, dataset_names, scope_text};
+use crate::names::{ChainId, DatasetName, dataset_names, scope_text};
 use crate::times::utc;
 use crate::view::View;
 
@@ -35,8 +35,7 @@ pub(crate) struct Chain {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Configured {
-    /// Its id.
-    chain_id: u64,
+    chain_id: ChainId,
     /// Its name in the settings.
     name: String,
     /// The first block that is indexed.
@@ -54,7 +53,7 @@ pub(super) struct Configured {
 impl From<&ServedChain> for Configured {
     fn from(chain: &ServedChain) -> Self {
         Self {
-            chain_id: chain.id,
+            chain_id: ChainId(chain.id),
             name: chain.name.clone(),
             start_block: chain.start_block,
             datasets: dataset_names(chain.datasets),
@@ -113,8 +112,7 @@ async fn genesis_of(view: &View<'_>) -> Result<Option<u64>, ApiError> {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct IndexingStatus {
-    /// Its id.
-    chain_id: u64,
+    chain_id: ChainId,
     /// Its name in the settings.
     name: String,
     /// The newest block that is served; null where there is none, or where `error` says why it is not known.
@@ -145,7 +143,7 @@ pub(crate) async fn status(State(context): State<Context>) -> Json<Vec<IndexingS
         // Without a view the progress is unknown, which is not zero.
         let known = source.zip(view.as_ref().ok());
         chains.push(IndexingStatus {
-            chain_id: chain.id,
+            chain_id: ChainId(chain.id),
             name: chain.name.clone(),
             last_indexed_block: indexed,
             latest_known_block: source,

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::error::{ApiError, ErrorCode};
 use crate::health::without_host;
 use crate::http::context::Context;
+use crate::names::ChainId;
 use crate::openapi::add_field;
 
 /// For how long an answer is at least reused.
@@ -126,6 +127,7 @@ pub(crate) struct Projections {
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = describe_details)]
 struct ChainProjections {
+    chain_id: ChainId,
     /// The source's newest block, where it is known.
     source_head: Option<u64>,
     /// Blocks between that and the newest that was seen.
@@ -201,6 +203,7 @@ fn about(context: &Context, chain: &ChainOverview) -> Option<ChainProjections> {
         .zip(seen)
         .map(|(head, seen)| head.saturating_sub(seen));
     Some(ChainProjections {
+        chain_id: ChainId(id),
         source_head,
         head_lag_blocks: lag,
         overview: redacted(chain.clone()),
