@@ -27,11 +27,13 @@ type Parameters = Vec<(&'static str, String)>;
 /// A filter out of many, in which something is left out more often than not.
 fn some_filter(random: &mut StdRng) -> Parameters {
     let mut all: Parameters = Vec::new();
-    let block = |random: &mut StdRng| random.random_range(0..BLOCKS + 5).to_string();
+    let block = |random: &mut StdRng| random.random_range(0..BLOCKS + 5);
     let time = |random: &mut StdRng| {
         let seconds = START + random.random_range(0..BLOCKS) * BLOCK_SECONDS;
-        (seconds + random.random_range(0..3)).to_string()
+        seconds + random.random_range(0..3)
     };
+    // Ends in the wrong order are refused.
+    let ends = |one: u64, other: u64| (one.min(other).to_string(), one.max(other).to_string());
     let address = |byte: u8| hex(&[byte; 20]);
     let mut maybe = |random: &mut StdRng, name, value: String| {
         if random.random_ratio(1, 3) {
@@ -45,8 +47,8 @@ fn some_filter(random: &mut StdRng) -> Parameters {
     );
     let status = ["pending", "confirmed", "dropped"].choose(random).unwrap();
     let chain = CHAINS.choose(random).unwrap().to_string();
-    let (from_block, to_block, from, to) =
-        (block(random), block(random), time(random), time(random));
+    let (from_block, to_block) = ends(block(random), block(random));
+    let (from, to) = ends(time(random), time(random));
     maybe(random, "integrator", address(who));
     maybe(random, "chainId", chain);
     maybe(random, "token", address(low));

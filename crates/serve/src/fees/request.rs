@@ -94,7 +94,21 @@ pub(super) fn parse<Position: CursorText>(
         let message = "cursor: it belongs to another chain than `chainId`";
         return Err(FeesError::bad(message));
     }
+    check_order(&request.filter)?;
     Ok(request)
+}
+
+/// Ends in the wrong order select nothing, which would look as if there were no events.
+fn check_order(filter: &FeeFilter) -> Result<(), FeesError> {
+    let is_reversed = |from: Option<u64>, to| from.zip(to).is_some_and(|(from, to)| from > to);
+    let message = if is_reversed(filter.from_block, filter.to_block) {
+        "toBlock: it is below `fromBlock`"
+    } else if is_reversed(filter.from_time, filter.until_time) {
+        "to: it is before `from`"
+    } else {
+        return Ok(());
+    };
+    Err(FeesError::bad(message))
 }
 
 fn narrow(filter: &mut FeeFilter, name: &str, value: &str) -> Result<(), String> {
@@ -226,6 +240,9 @@ mod tests {
             ("event=Transfer", "event: want FeesCollected"),
             ("fromBlock=latest", "fromBlock: want a decimal number"),
             ("from=yesterday", "from: want seconds"),
+            // These used to be answered with an empty list.
+            ("fromBlock=10&toBlock=9", "toBlock: it is below `fromBlock`"),
+            ("from=2024-01-02&to=2024-01-01", "to: it is before `from`"),
             ("status=final", "status: want pending"),
             ("order=newest", "order: want asc or desc"),
             ("limit=0", "limit: want a number from 1 to 1000"),

@@ -1,7 +1,11 @@
 //! `eth_getLogs`, and `chronolith_getLogs` with pages and more fields.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use chronolith_model::{BlockRange, Cursor, Hash32, LogFilter, Order};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, IgnoredAny};
 use serde_json::json;
 
 use super::reply::Answer;
@@ -9,7 +13,7 @@ use super::tags::resolve;
 use super::wire::{BlockTag, Filter, Fixed, Object, Params};
 use crate::cursor;
 use crate::encode::field;
-use crate::error::{ApiError, ErrorCode, retry_hint};
+use crate::error::{ApiError, ErrorCode, excerpt, retry_hint};
 use crate::http::body::LogsAnswer;
 use crate::http::context::Context;
 use crate::logs::Page;
@@ -55,12 +59,39 @@ struct Paging {
     from_block_hash: Option<Fixed<32>>,
 }
 
+const FIELDS: [&str; 9] = [
+    "fromBlock",
+    "toBlock",
+    "blockHash",
+    "address",
+    "topics",
+    "cursor",
+    "limit",
+    "order",
+    "fromBlockHash",
+];
+
+/// The names of the fields of a request, all of them known: one that is misspelt would give another answer than
+/// was requested. Nodes pass over such fields in `eth_getLogs`, and so do we there.
+struct FieldNames;
+
+impl<'de> Deserialize<'de> for FieldNames {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let fields = BTreeMap::<Cow<'de, str>, IgnoredAny>::deserialize(from)?;
+        let unknown = fields.keys().find(|name| !FIELDS.contains(&&***name));
+        unknown.map_or(Ok(Self), |name| {
+            Err(D::Error::unknown_field(&excerpt(name), &FIELDS))
+        })
+    }
+}
+
 pub(super) async fn get_page(
     context: &Context,
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, ApiError> {
     let request = read_filter(context, params)?;
+    let Object(FieldNames) = params.get::<Object<FieldNames>>(0)?;
     let Object(paging) = params.get::<Object<Paging>>(0)?;
     check_anchor(view, request.from_block, paging.from_block_hash).await?;
     let range = range_of(context, view, &request).await?;
