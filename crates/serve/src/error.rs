@@ -1,11 +1,14 @@
 //! Why a request fails, on every listener: one type, rendered as JSON-RPC and as REST.
 //!
-//! [`Fault`] is the cause; here it gets a code, a status and a message for clients.
+//! [`Fault`] is the cause; here it gets a code, a status, a message for people and details for programs. REST has
+//! two forms: problem details ([`crate::problem`]), and an object with a code and a message on the routes whose
+//! errors are fixed, and for operators.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chronolith_archive::{Budget, Error as ArchiveError};
+use chronolith_model::BlockRange;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -31,7 +34,10 @@ pub enum ErrorCode {
     InvalidPath,
     InvalidBody,
     TooManyItems,
+    /// The body of the request.
     TooLarge,
+    /// The answer, or the work for it.
+    QueryTooLarge,
     BodyTimeout,
     MethodNotAllowed,
 
@@ -39,9 +45,9 @@ pub enum ErrorCode {
     NotFound,
     ChainNotFound,
     BlockNotFound,
+    TransactionNotFound,
+    /// It may be in missing history: a later backfill may change that.
     NotCovered,
-    /// Around a time; a later backfill may change that.
-    TimeNotCovered,
     /// The client is on another fork.
     Conflict,
 
@@ -71,6 +77,32 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// Those of the public listener, for the description of its answers.
+    pub(crate) const ALL: [Self; 22] = [
+        Self::InvalidParams,
+        Self::InvalidDirection,
+        Self::InvalidTimestamp,
+        Self::InvalidParameter,
+        Self::InvalidBody,
+        Self::TooManyItems,
+        Self::TooLarge,
+        Self::QueryTooLarge,
+        Self::BodyTimeout,
+        Self::MethodNotAllowed,
+        Self::NotFound,
+        Self::ChainNotFound,
+        Self::BlockNotFound,
+        Self::TransactionNotFound,
+        Self::NotCovered,
+        Self::Conflict,
+        Self::NotReady,
+        Self::NotIndexedYet,
+        Self::Busy,
+        Self::Timeout,
+        Self::DatabaseUnavailable,
+        Self::Internal,
+    ];
+
     /// The number of JSON-RPC.
     fn rpc(self) -> i64 {
         match self {
@@ -79,18 +111,18 @@ impl ErrorCode {
             Self::MethodNotFound => -32_601,
             Self::InvalidParams => -32_602,
             Self::ChainNotFound | Self::NotReady | Self::NotIndexedYet => -32_000,
-            Self::TooLarge | Self::Busy => -32_005,
+            Self::TooLarge | Self::QueryTooLarge | Self::Busy => -32_005,
             Self::Conflict => -32_009,
             // A tag without a block.
             Self::BlockNotFound => -39_001,
             // As the specification of `eth_getLogs` has it for pruned blocks.
-            Self::NotCovered | Self::TimeNotCovered => 4_444,
+            Self::NotCovered => 4_444,
             _ => -32_603,
         }
     }
 
     /// Status and word of REST.
-    fn rest(self) -> (StatusCode, &'static str) {
+    pub(crate) fn rest(self) -> (StatusCode, &'static str) {
         match self {
             Self::InvalidParams => (StatusCode::BAD_REQUEST, "INVALID_FILTER"),
             Self::InvalidDirection => (StatusCode::BAD_REQUEST, "INVALID_DIRECTION"),
@@ -100,13 +132,16 @@ impl ErrorCode {
             Self::InvalidBody => (StatusCode::BAD_REQUEST, "INVALID_BODY"),
             Self::TooManyItems => (StatusCode::BAD_REQUEST, "TOO_MANY_ITEMS"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
+            // The request is small and well formed: neither 413 nor 400 says that less of it works.
+            Self::QueryTooLarge => (StatusCode::UNPROCESSABLE_ENTITY, "TOO_LARGE"),
             Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "TIMEOUT"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             Self::NotFound => (StatusCode::NOT_FOUND, "NOT_FOUND"),
             Self::ChainNotFound => (StatusCode::NOT_FOUND, "CHAIN_NOT_FOUND"),
             Self::BlockNotFound => (StatusCode::NOT_FOUND, "BLOCK_NOT_FOUND"),
-            Self::NotCovered => (StatusCode::NOT_FOUND, "NOT_COVERED"),
-            Self::TimeNotCovered => (StatusCode::CONFLICT, "NOT_COVERED"),
+            Self::TransactionNotFound => (StatusCode::NOT_FOUND, "TRANSACTION_NOT_FOUND"),
+            // Not 404: it is not known that there is no such thing.
+            Self::NotCovered => (StatusCode::CONFLICT, "NOT_COVERED"),
             Self::Conflict => (StatusCode::CONFLICT, "CURSOR_CONFLICT"),
             Self::NotReady => (StatusCode::SERVICE_UNAVAILABLE, "NOT_READY"),
             Self::NotIndexedYet => (StatusCode::CONFLICT, "NOT_INDEXED_YET"),
@@ -133,12 +168,45 @@ impl ErrorCode {
         }
     }
 
-    /// Whether REST includes the details beside the message. JSON-RPC always does.
+    /// Whether an object with a code and a message has the details beside them. The other forms always do.
     fn shows_details(self) -> bool {
         matches!(
             self,
-            Self::NotIndexedYet | Self::TimeNotCovered | Self::DatabaseUnavailable
+            Self::NotIndexedYet | Self::NotCovered | Self::DatabaseUnavailable
         )
+    }
+
+    /// After how many seconds the same request may succeed, where time alone may change that.
+    fn retry_after(self) -> Option<u16> {
+        match self {
+            Self::Busy => Some(1),
+            Self::NotReady => Some(2),
+            Self::Timeout | Self::DatabaseUnavailable | Self::Unavailable => Some(5),
+            _ => None,
+        }
+    }
+}
+
+/// A limit of one answer, or of the work for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Limit {
+    Results,
+    ResponseBytes,
+    Candidates,
+    Milliseconds,
+    BlockRange,
+}
+
+impl Limit {
+    /// In a message, and in the details.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Results => ("results", "results"),
+            Self::ResponseBytes => ("response bytes", "responseBytes"),
+            Self::Candidates => ("candidates", "candidates"),
+            Self::Milliseconds => ("milliseconds", "milliseconds"),
+            Self::BlockRange => ("block range", "blockRange"),
+        }
     }
 }
 
@@ -192,6 +260,32 @@ impl ApiError {
         Self::new(ErrorCode::NotReady, "Block not found.")
     }
 
+    /// A query that needs more of a budget than there is. The message has a range that works in two spellings:
+    /// clients that split ranges by themselves parse one or the other.
+    pub(crate) fn exceeds(budget: Limit, limit: u64, fits: Option<BlockRange>) -> Self {
+        let fits = fits.map(inclusive);
+        let hint = match fits {
+            Some([from, to]) => format!(
+                "retry with the range {from}-{to}, this block range should work: [0x{from:x}, 0x{to:x}]"
+            ),
+            None => "narrow the filter".to_owned(),
+        };
+        let (words, name) = budget.names();
+        let message = format!("query exceeds max {words} {limit}, {hint}");
+        Self::new(ErrorCode::QueryTooLarge, message).with(json!({
+            "budget": name,
+            "limit": limit,
+            "retryRange": fits,
+        }))
+    }
+
+    /// A request that ran into a limit, with a message of its own.
+    pub(crate) fn over(budget: Limit, limit: u64, message: impl Into<String>) -> Self {
+        let (_, name) = budget.names();
+        let details = json!({ "budget": name, "limit": limit });
+        Self::new(ErrorCode::QueryTooLarge, message).with(details)
+    }
+
     pub(crate) fn with(self, details: Value) -> Self {
         let details = Some(details);
         Self { details, ..self }
@@ -222,9 +316,9 @@ impl ApiError {
     }
 }
 
-/// The error object of REST. The API description has its schema: what it holds depends on the code.
+/// An error as a code and a message. The API description has its schema: what it holds depends on the code.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Failure(Map<String, Value>);
+pub(crate) struct Failure(pub(crate) Map<String, Value>);
 
 /// Why there is no answer.
 #[derive(Serialize, JsonSchema)]
@@ -233,16 +327,17 @@ pub(crate) struct ErrorBody {
     error: Failure,
 }
 
-impl From<ApiError> for ErrorBody {
-    fn from(error: ApiError) -> Self {
-        let error = error.failure();
-        Self { error }
-    }
-}
-
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status(), Json(ErrorBody::from(self))).into_response()
+        let error = self.failure();
+        let mut response = (self.status(), Json(ErrorBody { error })).into_response();
+        if let Some(seconds) = self.code.retry_after() {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        // The public listener renders it again, as problem details.
+        response.extensions_mut().insert(self);
+        response
     }
 }
 
@@ -251,9 +346,9 @@ impl From<Fault> for ApiError {
         let (retry, message) = (fault.retry(), fault.to_string());
         let error = match fault {
             Fault::Archive(error) => error.into(),
-            Fault::NotKept(_) => {
+            Fault::NotKept(dataset) => {
                 let message = format!("pruned history unavailable: {message}");
-                Self::new(ErrorCode::NotCovered, message)
+                Self::new(ErrorCode::NotCovered, message).with(json!({ "dataset": dataset.name() }))
             }
             Fault::Unsettled | Fault::Empty => Self::new(ErrorCode::NotReady, message),
             Fault::NotYet {
@@ -274,8 +369,8 @@ impl From<ArchiveError> for ApiError {
             ArchiveError::NotCovered { missing, covered } => {
                 let message = format!("pruned history unavailable: {message}");
                 Self::new(ErrorCode::NotCovered, message).with(json!({
-                    "missing": [missing.start, missing.end.saturating_sub(1)],
-                    "covered": (!covered.is_empty()).then(|| [covered.start, covered.end - 1]),
+                    "missing": inclusive(missing),
+                    "covered": (!covered.is_empty()).then(|| inclusive(covered)),
                 }))
             }
             ArchiveError::TooLarge {
@@ -284,17 +379,12 @@ impl From<ArchiveError> for ApiError {
                 fits,
             } => {
                 let budget = match budget {
-                    Budget::Results => "max results",
-                    Budget::Bytes => "max response bytes",
-                    Budget::Candidates => "max candidates",
-                    Budget::Deadline => "max milliseconds",
+                    Budget::Results => Limit::Results,
+                    Budget::Bytes => Limit::ResponseBytes,
+                    Budget::Candidates => Limit::Candidates,
+                    Budget::Deadline => Limit::Milliseconds,
                 };
-                let hint = fits.map_or_else(
-                    || "narrow the filter".to_owned(),
-                    |fits| retry_hint(fits.start, fits.end.saturating_sub(1)),
-                );
-                let message = format!("query exceeds {budget} {limit}, {hint}");
-                Self::new(ErrorCode::TooLarge, message)
+                Self::exceeds(budget, limit, fits)
             }
             ArchiveError::UnknownBlock { .. } => Self::unknown_block(),
             ArchiveError::Invalid(_) | ArchiveError::TooBroad { .. } => Self::params(message),
@@ -318,11 +408,9 @@ impl From<ArchiveError> for ApiError {
     }
 }
 
-/// A range that works, in two spellings: clients that split ranges by themselves parse one or the other.
-pub(crate) fn retry_hint(from: u64, to: u64) -> String {
-    format!(
-        "retry with the range {from}-{to}, this block range should work: [0x{from:x}, 0x{to:x}]"
-    )
+/// First and last block.
+fn inclusive(range: BlockRange) -> [u64; 2] {
+    [range.start, range.end.saturating_sub(1)]
 }
 
 #[cfg(test)]
@@ -335,9 +423,42 @@ mod tests {
         assert_eq!(busy.code.rpc(), -32_005);
         let (status, code) = busy.code.rest();
         assert_eq!((status.as_u16(), code), (503, "BUSY"));
-        let large = ApiError::new(ErrorCode::TooLarge, "query exceeds max results");
+        let large = ApiError::exceeds(Limit::Results, 5, None);
         let (status, code) = large.code.rest();
-        assert_eq!((status.as_u16(), code), (413, "TOO_LARGE"));
+        assert_eq!((status.as_u16(), code), (422, "TOO_LARGE"));
         assert_eq!(large.code.rpc(), -32_005);
+    }
+
+    /// Programs used to find the range that works in the message alone.
+    #[test]
+    fn a_limit_and_what_fits_are_data_too() {
+        let fits = BlockRange::new(5, 91);
+        let error = ArchiveError::TooLarge {
+            budget: Budget::Bytes,
+            limit: 64,
+            fits: Some(fits),
+        };
+        let error = ApiError::from(error).rpc_json();
+        let message = "query exceeds max response bytes 64, retry with the range 5-90, this block range should work: [0x5, 0x5a]";
+        assert_eq!(error["message"], message);
+        let data = json!({ "budget": "responseBytes", "limit": 64, "retryRange": [5, 90] });
+        assert_eq!(error["data"], data);
+    }
+
+    #[test]
+    fn every_answer_that_says_later_says_when() {
+        for code in [
+            ErrorCode::Busy,
+            ErrorCode::NotReady,
+            ErrorCode::Timeout,
+            ErrorCode::DatabaseUnavailable,
+            ErrorCode::Unavailable,
+        ] {
+            let response = ApiError::new(code, "later").into_response();
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            let seconds = response.headers().get(header::RETRY_AFTER).unwrap();
+            let seconds: u64 = seconds.to_str().unwrap().parse().unwrap();
+            assert!((1..60).contains(&seconds), "{code:?}");
+        }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod panics;
 mod peers;
 mod public;
 mod request_body;
+mod request_id;
 #[cfg(test)]
 pub(crate) mod test_client;
 

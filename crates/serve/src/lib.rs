@@ -21,6 +21,7 @@ mod logs;
 mod metrics;
 mod names;
 mod openapi;
+mod problem;
 mod renamed;
 mod rest;
 mod rpc;

@@ -17,8 +17,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use self::methods::{Families, RequestBody};
+use crate::error::{ApiError, ErrorBody, ErrorCode};
 use crate::fees;
 use crate::http::Health;
+use crate::problem::problem;
 use crate::rest::chains::{Chain, IndexingStatus};
 use crate::rest::overview::Overview;
 use crate::rest::projections::Projections;
@@ -63,6 +65,12 @@ fn describe() -> serde_json::Result<String> {
     for (prefix, family) in [("", families.evm), ("Stellar", families.stellar)] {
         family.describe(prefix, &mut parts.request_bodies, &mut parts.schemas);
     }
+    let problems: Vec<_> = parts.responses.iter().filter_map(as_problem).collect();
+    parts.responses.extend(problems);
+    parts.responses.retain(|name, _| {
+        let named = format!("\"#/components/responses/{name}\"");
+        document.paths.get().contains(&named)
+    });
     parts.responses.values_mut().for_each(expand);
     extend(&mut parts.schemas);
     for (name, schema) in derived() {
@@ -94,14 +102,42 @@ fn extend(schemas: &mut BTreeMap<String, Value>) {
     }
 }
 
+/// An error of REST as problem details, by its name with `Problem` after it. The data has its old form.
+fn as_problem((name, response): (&String, &Value)) -> Option<(String, Value)> {
+    let old = response
+        .pointer("/example/error")
+        .filter(|_| response["schema"] == "Error")?;
+    let mut details = old.as_object()?.clone();
+    let message = details.remove("message")?;
+    let word = details.remove("code")?;
+    let mut codes = ErrorCode::ALL.iter().filter(|code| code.rest().1 == word);
+    // Two statuses have one word.
+    let status = response.get("status").and_then(Value::as_u64);
+    let is_status =
+        |code: &&ErrorCode| status.is_none_or(|status| u64::from(code.rest().0.as_u16()) == status);
+    let code = codes.find(is_status)?;
+    let error = ApiError::new(*code, message.as_str()?).with(details.into());
+    let mut response = response.clone();
+    let fields = response.as_object_mut()?;
+    fields.insert("schema".to_owned(), "Problem".into());
+    let example = Value::Object(problem(&error, "6c1f0d4a9b27e358"));
+    fields.insert("example".to_owned(), example);
+    Some((format!("{name}Problem"), response))
+}
+
 /// An error response as OpenAPI has it, from the name of its schema and an example.
 fn expand(response: &mut Value) {
     if let Some(fields) = response.as_object_mut()
         && let Some(Value::String(schema)) = fields.remove("schema")
     {
+        fields.remove("status");
+        let kind = match schema.as_str() {
+            "Problem" => "application/problem+json",
+            _ => "application/json",
+        };
         let example = fields.remove("example");
         let content = json!({ "schema": reference(&schema), "example": example });
-        fields.insert("content".to_owned(), json!({ "application/json": content }));
+        fields.insert("content".to_owned(), json!({ kind: content }));
     }
 }
 
@@ -135,6 +171,7 @@ fn derived() -> impl Iterator<Item = (String, Value)> {
     answers.subschema_for::<Overview>();
     answers.subschema_for::<Projections>();
     answers.subschema_for::<Health>();
+    answers.subschema_for::<ErrorBody>();
     fees::describe(&mut answers);
     let answers = answers.take_definitions(true).into_iter();
     answers.chain(bodies.take_definitions(true))

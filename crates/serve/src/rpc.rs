@@ -23,7 +23,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::value::RawValue;
 
 use crate::chain::ServedChain;
-use crate::error::{ApiError, ErrorCode, excerpt};
+use crate::error::{ApiError, ErrorCode, Limit, excerpt};
 use crate::http::body::ResponseBody;
 use crate::http::context::Context;
 use crate::stellar;
@@ -142,10 +142,19 @@ async fn batch(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
     let (mut replies, mut bytes) = (Vec::with_capacity(count), 0);
     let started = Instant::now();
     for raw in calls {
-        let reply = if bytes > context.limits.answer_bytes {
-            refuse(raw, "max response bytes")
-        } else if started.elapsed() > context.limits.timeout {
-            refuse(raw, "the time of one request")
+        let (answer_bytes, timeout) = (context.limits.answer_bytes, context.limits.timeout);
+        let reply = if bytes > answer_bytes {
+            let message = "the batch exceeds max response bytes: send smaller batches";
+            refuse(
+                raw,
+                ApiError::over(Limit::ResponseBytes, answer_bytes as u64, message),
+            )
+        } else if started.elapsed() > timeout {
+            let message = "the batch exceeds the time of one request: send smaller batches";
+            refuse(
+                raw,
+                ApiError::over(Limit::Milliseconds, millis(timeout), message),
+            )
         } else {
             call(context, target, raw).await
         };
@@ -161,14 +170,14 @@ async fn batch(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
 }
 
 /// Refuses a call of a batch that exceeds a limit.
-fn refuse(raw: &RawValue, limit: &str) -> Option<Reply> {
+fn refuse(raw: &RawValue, error: ApiError) -> Option<Reply> {
     let request = serde_json::from_str::<Object<Request<'_>>>(raw.get()).ok();
     let id = request.and_then(|Object(request)| request.id)?;
-    let message = format!("the batch exceeds {limit}: send smaller batches");
-    Some(Reply::new(
-        id,
-        Err(ApiError::new(ErrorCode::TooLarge, message)),
-    ))
+    Some(Reply::new(id, Err(error)))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Answers one call; a notification is not answered.
@@ -194,8 +203,9 @@ async fn call(context: &Context, target: Target<'_>, raw: &RawValue) -> Option<R
     let deadline = context.limits.timeout + GRACE;
     let answered = tokio::time::timeout(deadline, answer(context, target, &request)).await;
     let outcome = answered.unwrap_or_else(|_| {
-        let message = format!("query exceeds max milliseconds {}", deadline.as_millis());
-        Err(ApiError::new(ErrorCode::TooLarge, message))
+        let limit = millis(deadline);
+        let message = format!("query exceeds max milliseconds {limit}");
+        Err(ApiError::over(Limit::Milliseconds, limit, message))
     });
     context.meters.call(
         target.chain.id,

@@ -262,6 +262,41 @@ impl Request {
     }
 }
 
+impl Request {
+    /// Whether the route is one whose errors are an object with a code and a message.
+    fn has_fixed_errors(&self) -> bool {
+        let path = self.path.split('?').next().unwrap();
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        let is_known = matches!(
+            parts[..],
+            ["v1", "chains" | "indexing-status"]
+                | ["v1", "chains", _]
+                | ["v1", "chains", _, "block", _, _]
+        );
+        is_known && !path.ends_with('/')
+    }
+}
+
+impl Refused {
+    fn body(&self, is_fixed: bool) -> Value {
+        let old = json!({ "code": self.code, "message": self.message });
+        let mut body = self.more.clone();
+        if is_fixed {
+            body.extend(old.as_object().unwrap().clone());
+            return json!({ "error": body });
+        }
+        body.insert("code".to_owned(), json!(self.code));
+        body.insert("detail".to_owned(), self.message.clone());
+        body.insert("status".to_owned(), json!(self.status));
+        body.insert("type".to_owned(), json!(format!("/docs#{}", self.code)));
+        body.insert("title".to_owned(), json!({ "$is": "text" }));
+        body.insert("requestId".to_owned(), json!({ "$is": "text" }));
+        // The form of the release before.
+        body.insert("error".to_owned(), json!({ "$part": old }));
+        json!({ "$part": body })
+    }
+}
+
 impl Scenario {
     async fn check(&self, world: &World, chain: &Chain, answer: &Answer) -> Result<(), String> {
         let status = match &self.refused {
@@ -309,7 +344,10 @@ impl Scenario {
         let body = answer.json()?;
         if let Some(node) = &self.as_node {
             let expected = self.of_node(chain, world, node).await?;
-            return check(&expected, &body["result"], chain, "result");
+            return match self.request {
+                Some(_) => check(&expected, &body, chain, "answer"),
+                None => check(&expected, &body["result"], chain, "result"),
+            };
         }
         let expected = fill(&self.expected(answer)?, chain);
         check(&expected, &body, chain, "answer")
@@ -328,14 +366,16 @@ impl Scenario {
             return Ok(envelope("error", &json!({ "$part": error })));
         }
         if let Some(refused) = &self.refused {
+            let is_fixed = self.request.as_ref().is_some_and(Request::has_fixed_errors);
+            let wanted = match is_fixed {
+                true => "application/json",
+                false => "application/problem+json",
+            };
             let sort = answer.headers.get("content-type");
-            if sort.is_none_or(|sort| sort != "application/json") {
+            if sort.is_none_or(|sort| sort != wanted) {
                 return Err(format!("an error as {sort:?}"));
             }
-            let mut error = refused.more.clone();
-            error.insert("code".to_owned(), refused.code.clone().into());
-            error.insert("message".to_owned(), refused.message.clone());
-            return Ok(json!({ "error": error }));
+            return Ok(refused.body(is_fixed));
         }
         let whole = self.answer.clone();
         whole.ok_or_else(|| "nothing is expected".to_owned())

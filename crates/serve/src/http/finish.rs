@@ -1,11 +1,11 @@
-//! What happens to every answer of the public listener before it is sent: a time limit, what caches need, a
-//! length for old clients, and compression.
+//! What happens to every answer of the public listener before it is sent: a time limit, what caches need, the id of
+//! the request, the form of errors, a length for old clients, and compression.
 
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
-use axum::extract::{Request, State};
-use axum::http::Version;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
@@ -14,16 +14,29 @@ use super::answer_memory::MemoryReservation;
 use super::caching::Conditions;
 use super::compress::{Coding, Compressor};
 use super::context::Context;
-use crate::error::{ApiError, ErrorCode};
+use super::request_id::{REQUEST_ID, RequestIds};
+use crate::error::{ApiError, ErrorCode, Limit};
+use crate::problem;
 
 /// How long any response may take to begin. Queries have their own, far lower limits.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Routes whose errors are an object with a code and a message, for the clients that they were made for.
+const FIXED_ERRORS: [&str; 6] = [
+    "/fees",
+    "/fees/totals",
+    "/v1/chains",
+    "/v1/chains/{chainId}",
+    "/v1/chains/{chainId}/block/{direction}/{time}",
+    "/v1/indexing-status",
+];
 
 /// What answers need before they are sent.
 #[derive(Clone)]
 pub(crate) struct Finisher {
     pub(crate) context: Context,
     pub(crate) compressor: Compressor,
+    pub(crate) ids: RequestIds,
 }
 
 pub(crate) async fn finish(
@@ -33,6 +46,9 @@ pub(crate) async fn finish(
 ) -> Response {
     let (version, coding) = (request.version(), Coding::of(request.headers()));
     let conditions = Conditions::of(&request);
+    let id = finisher.ids.of(request.headers());
+    let path = request.extensions().get::<MatchedPath>();
+    let fixed_errors = path.is_some_and(|path| FIXED_ERRORS.contains(&path.as_str()));
     let response = match tokio::time::timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -40,11 +56,36 @@ pub(crate) async fn finish(
             ApiError::new(ErrorCode::Timeout, message).into_response()
         }
     };
-    let response = conditions.apply(response).await;
+    let mut response = conditions.apply(response).await;
     if version < Version::HTTP_11 {
-        return with_length(&finisher.context, response).await;
+        response = with_length(&finisher.context, response).await;
+    }
+    let error = response.extensions_mut().remove::<ApiError>();
+    if let Some(error) = error.filter(|_| !fixed_errors) {
+        problem::render(&mut response, &error, &id);
+    }
+    add_headers(&mut response, id);
+    if version < Version::HTTP_11 {
+        return response;
     }
     finisher.compressor.apply(response, coding)
+}
+
+/// After this many seconds a client may try again, where its answer does not say.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
+fn add_headers(response: &mut Response, id: HeaderValue) {
+    let is_later = matches!(
+        response.status(),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+    );
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    if is_later && !headers.contains_key(header::RETRY_AFTER) {
+        headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
 }
 
 /// The answer with its length. Without one, the end of an HTTP/1.0 connection is the end of the answer: one
@@ -64,7 +105,12 @@ async fn with_length(context: &Context, response: Response) -> Response {
         let bytes = whole.len() + chunk.len();
         if bytes > context.limits.answer_bytes {
             let message = "the answer is too long for HTTP/1.0: use HTTP/1.1 (in nginx: proxy_http_version 1.1), or request less";
-            return ApiError::new(ErrorCode::TooLarge, message).into_response();
+            return ApiError::over(
+                Limit::ResponseBytes,
+                context.limits.answer_bytes as u64,
+                message,
+            )
+            .into_response();
         }
         if let Err(fault) = context.grow(&mut held, bytes).await {
             return ApiError::from(fault).into_response();

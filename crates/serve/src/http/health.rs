@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
@@ -91,7 +91,12 @@ fn health_response(probe: &dyn Probe, chains: Vec<ChainHealth>) -> Response {
     let chains = chains.iter().map(|chain| with_old_names(json!(chain)));
     let chains = chains.collect();
     let live = [(header::CACHE_CONTROL, NO_STORE)];
-    (code, live, Json(Health { status, chains })).into_response()
+    let mut response = (code, live, Json(Health { status, chains })).into_response();
+    if code == StatusCode::SERVICE_UNAVAILABLE {
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    }
+    response
 }
 
 #[cfg(test)]
@@ -192,6 +197,8 @@ mod tests {
                 first.contains(code) && answer.contains(text),
                 "{path}: {answer}"
             );
+            let later = answer.contains("\r\nretry-after: 5\r\n");
+            assert_eq!(later, code == "503", "{path}: {answer}");
         }
     }
 }

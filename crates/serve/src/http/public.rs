@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{HeaderName, Method};
+use axum::http::{Method, header};
 use axum::middleware;
 use axum::routing::{MethodRouter, get, post};
 use tower_http::cors::{Any, CorsLayer};
@@ -17,6 +17,8 @@ use crate::http::health::health;
 use crate::http::heavy::HeavyWork;
 use crate::http::limits::Limits;
 use crate::http::panics;
+use crate::http::request_id::{REQUEST_ID, RequestIds};
+use crate::rest::logs::NEXT_CURSOR;
 use crate::rest::{self, chains, logs, overview, projections, ranges, times};
 use crate::{console, fees, rpc};
 
@@ -58,23 +60,17 @@ pub fn public_router(
     heavy: HeavyWork,
 ) -> Router {
     let context = Context::new(served, limits, clock, heavy);
-    let next_cursor = HeaderName::from_static("x-next-cursor");
-    // The same for every origin: no header varies with the request.
-    let cross_origin = CorsLayer::new()
-        .allow_origin(Any)
-        .allow_methods([Method::GET])
-        .expose_headers([next_cursor])
-        .vary([]);
     let finisher = Finisher {
         compressor: Compressor::new(context.heavy.clone()),
         context: context.clone(),
+        ids: RequestIds::default(),
     };
     // The outermost first, and as one tuple: separate layers would each be boxed and cloned for every
     // request.
     let layers = (
-        panics::catch_panics(),
-        cross_origin,
+        cross_origin(),
         middleware::from_fn_with_state(finisher, finish),
+        panics::catch_panics(),
     );
     routes(probe)
         .into_iter()
@@ -87,6 +83,16 @@ pub fn public_router(
         .layer(layers)
 }
 
+/// The same for every origin: no header varies with the request.
+fn cross_origin() -> CorsLayer {
+    let read = [NEXT_CURSOR, REQUEST_ID, header::RETRY_AFTER];
+    CorsLayer::new()
+        .allow_origin(Any)
+        .allow_methods([Method::GET])
+        .expose_headers(read)
+        .vary([])
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -95,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::health::ChainHealth;
-    use crate::http::test_client::fetch;
+    use crate::http::test_client::{fetch, send};
     use crate::rpc::{METHODS, Method};
     use crate::stellar;
 
@@ -178,6 +184,23 @@ mod tests {
         assert_eq!(description["info"]["version"], env!("CARGO_PKG_VERSION"));
     }
 
+    /// Schemas, parameters and answers that are named are there.
+    #[test]
+    fn every_reference_of_the_description_leads_somewhere() {
+        let description = description();
+        let text = description.to_string();
+        let places: BTreeSet<&str> = text
+            .split("\"$ref\":\"#")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        let lost = places
+            .iter()
+            .filter(|place| description.pointer(place).is_none());
+        assert_eq!(lost.collect::<Vec<_>>(), Vec::<&&str>::new());
+        assert!(places.len() > 50, "{}", places.len());
+    }
+
     #[test]
     fn every_method_is_described_with_an_example_and_no_other_is() {
         let description = description();
@@ -222,7 +245,7 @@ mod tests {
         let document = include_str!("../../../../docs/api.md");
         let description = description();
         let schemas = &description["components"]["schemas"];
-        let rest = &schemas["Failure"]["properties"]["code"]["enum"];
+        let rest = &schemas["ErrorCode"]["enum"];
         let rpc = &schemas["RpcFailure"]["properties"]["code"]["enum"];
         let codes = [rest, rpc]
             .into_iter()
@@ -283,11 +306,58 @@ mod tests {
                 head.starts_with(&format!("HTTP/1.1 {code}")),
                 "{request}: {head}"
             );
-            assert!(
-                head.contains("content-type: application/json"),
-                "{request}: {head}"
-            );
+            // Calls have the form of JSON-RPC, and routes of other documents their own.
+            let is_problem = !request.starts_with("POST") && !is_fixed(request);
+            let kind = match is_problem {
+                true => "content-type: application/problem+json\r\n",
+                false => "content-type: application/json\r\n",
+            };
+            assert!(head.contains(kind), "{request}: {head}");
             assert!(body.contains(text), "{request}: {body}");
+            let body: Value = serde_json::from_str(body).unwrap();
+            assert_eq!(body.get("requestId").is_some(), is_problem, "{request}");
+            if is_problem {
+                assert_eq!(body["code"], text);
+                assert_eq!(body["status"].to_string(), code);
+                assert_eq!(body["error"]["code"], text, "for one release");
+                assert_eq!(body["error"]["message"], body["detail"]);
+            }
+        }
+    }
+
+    fn is_fixed(request: &str) -> bool {
+        let path = request.split(' ').nth(1).unwrap();
+        path == "/v1/chains" || (path.starts_with("/v1/chains/") && !path.ends_with("/logs"))
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_the_id_of_its_request() {
+        for (request, is_problem) in [
+            ("GET /docs", false),
+            ("GET /v1/chains", false),
+            ("GET /v1/nothing", true),
+            ("POST /1", false),
+        ] {
+            let sent = format!(
+                "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-request-id: abc-123\r\n\r\n"
+            );
+            let answer = send(router(NoChains), &sent).await;
+            assert!(answer.contains("\r\nx-request-id: abc-123\r\n"), "{answer}");
+            assert_eq!(
+                answer.contains(r#""requestId":"abc-123""#),
+                is_problem,
+                "{answer}"
+            );
+            let sent = sent.replace("abc-123", "two words");
+            let answer = send(router(NoChains), &sent).await;
+            let (_, id) = answer.split_once("\r\nx-request-id: ").unwrap();
+            let id = id.lines().next().unwrap();
+            assert_eq!(id.len(), 16, "{answer}");
+            assert_eq!(
+                answer.contains(&format!(r#""requestId":"{id}""#)),
+                is_problem,
+                "{answer}"
+            );
         }
     }
 
@@ -296,10 +366,15 @@ mod tests {
         let page = fetch_path("GET /docs").await;
         for header in [
             "access-control-allow-origin: *",
-            "access-control-expose-headers: x-next-cursor",
+            "access-control-expose-headers: x-next-cursor,x-request-id,retry-after",
             "vary: accept-encoding",
         ] {
             assert!(page.contains(header), "{header}: {page}");
+        }
+        for path in ["/docs", "/v1/chains", "/v1/nothing", "/openapi.json"] {
+            let answer = fetch_path(&format!("GET {path}")).await;
+            let nosniff = "\r\nx-content-type-options: nosniff\r\n";
+            assert_eq!(answer.matches(nosniff).count(), 1, "{path}: {answer}");
         }
     }
 
@@ -309,6 +384,7 @@ mod tests {
         let failed = fetch(router.clone(), "GET /health").await;
         assert!(failed.starts_with("HTTP/1.1 500"), "{failed}");
         assert!(failed.contains("INTERNAL_ERROR"), "{failed}");
+        assert!(failed.contains("\r\nx-request-id: "), "{failed}");
         assert!(!failed.contains("secret"), "{failed}");
         let page = fetch(router, "GET /").await;
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");

@@ -31,7 +31,7 @@ const PARAMETERS: [&str; 11] = [
 ];
 /// Those that may be given more than once.
 const LISTS: [&str; 5] = ["address", "topic0", "topic1", "topic2", "topic3"];
-const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
+pub(crate) const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
 /// The parameters of a request, parsed before any chain is read.
 pub(super) struct LogsRequest {

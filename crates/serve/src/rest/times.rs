@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use super::{PathParams, chain, parameters};
 use crate::chain::ServedChain;
-use crate::error::{ApiError, ErrorBody, ErrorCode, excerpt};
+use crate::error::{ApiError, ErrorCode, excerpt};
 use crate::http::context::Context;
 use crate::names::Hash;
+use crate::problem::FailedItem;
 use crate::rpc::Object;
 use crate::times::{BlockAtTime, Direction, TimeLookupError, Timestamp, parse_time};
 use crate::view::View;
@@ -156,7 +157,7 @@ pub(crate) struct TimeResults {
 #[schemars(inline)]
 enum TimeResult {
     Found(FoundBlock),
-    Failed(ErrorBody),
+    Failed(FailedItem),
 }
 
 impl ChainName {
@@ -250,7 +251,7 @@ fn refusal(view: &View<'_>, lookup: &TimeLookup, missing: TimeLookupError) -> Ap
             format!("blocks {direction} timestamp {time} may not be indexed yet on chain {id}"),
         ),
         TimeLookupError::NotCovered(reason) => not_yet(
-            ErrorCode::TimeNotCovered,
+            ErrorCode::NotCovered,
             format!("blocks around timestamp {time} are missing on chain {id}: {reason}"),
         ),
         TimeLookupError::Fault(fault) => fault.into(),

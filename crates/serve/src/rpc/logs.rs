@@ -13,7 +13,7 @@ use super::tags::resolve;
 use super::wire::{BlockTag, Filter, Fixed, Object, Params};
 use crate::cursor;
 use crate::encode::field;
-use crate::error::{ApiError, ErrorCode, excerpt, retry_hint};
+use crate::error::{ApiError, ErrorCode, Limit, excerpt};
 use crate::http::body::LogsAnswer;
 use crate::http::context::Context;
 use crate::logs::Page;
@@ -232,9 +232,9 @@ pub(crate) fn range_between(
     }
     let max = context.limits.block_range.unwrap_or(u64::MAX);
     if last - start >= max {
-        let hint = retry_hint(start, start + max.saturating_sub(1));
-        let message = format!("query exceeds max block range {max}, {hint}");
-        return Err(ApiError::new(ErrorCode::TooLarge, message));
+        // A limit of 0 is refused by the settings.
+        let fits = BlockRange::new(start, start + max.max(1));
+        return Err(ApiError::exceeds(Limit::BlockRange, max, Some(fits)));
     }
     Ok(BlockRange::new(start, last.saturating_add(1)))
 }

@@ -100,6 +100,14 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
     })))
 }
 
+/// How far the chain is indexed, for errors.
+fn indexed(view: &View<'_>) -> Value {
+    json!({
+        "indexedUpTo": view.head().map(|head| head.number),
+        "sourceHead": view.chain.live.source_head(),
+    })
+}
+
 /// The parameters of `chronolith_blockByTime`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -130,16 +138,11 @@ pub(super) async fn block_by_time(
         Err(TimeLookupError::NotFound) => Ok(Answer::null()),
         Err(TimeLookupError::NotIndexedYet) => {
             let message = "blocks of that time are not indexed yet: retry";
-            Err(
-                ApiError::new(ErrorCode::NotIndexedYet, message).with(json!({
-                    "indexedUpTo": view.head().map(|head| head.number),
-                    "sourceHead": view.chain.live.source_head(),
-                })),
-            )
+            Err(ApiError::new(ErrorCode::NotIndexedYet, message).with(indexed(view)))
         }
         Err(TimeLookupError::NotCovered(reason)) => {
             let message = format!("pruned history unavailable: {reason}");
-            Err(ApiError::new(ErrorCode::NotCovered, message))
+            Err(ApiError::new(ErrorCode::NotCovered, message).with(indexed(view)))
         }
         Err(TimeLookupError::Fault(fault)) => Err(fault.into()),
     }
