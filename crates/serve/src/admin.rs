@@ -364,6 +364,19 @@ mod tests {
         send(admin_router(Arc::new(Echo), None), &request).await
     }
 
+    /// The public listener allows pages of other origins; this one allows none, not even one with the token.
+    #[tokio::test]
+    async fn a_preflight_of_a_browser_is_refused() {
+        let preflight = "OPTIONS /admin/v1/rewind HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
+            Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,content-type\r\n\
+            Origin: https://dapp.example\r\n\r\n";
+        for token in [None, Some("secret")] {
+            let answer = send(admin_router(Arc::new(Echo), token), preflight).await;
+            assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
+            assert!(!answer.contains("access-control-"), "{answer}");
+        }
+    }
+
     #[tokio::test]
     async fn paths_are_named_as_commands() {
         for (method, path, body, status, message) in [

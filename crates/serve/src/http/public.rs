@@ -1,9 +1,10 @@
 //! The router of the public listener: console, REST, JSON-RPC.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::http::{Method, header};
+use axum::http::{HeaderName, Method, header};
 use axum::middleware;
 use axum::routing::{MethodRouter, get, post};
 use tower_http::cors::{Any, CorsLayer};
@@ -83,13 +84,29 @@ pub fn public_router(
         .layer(layers)
 }
 
-/// The same for every origin: no header varies with the request.
+/// For how long a browser need not ask again. Chromium takes no more.
+const PREFLIGHT_AGE: Duration = Duration::from_secs(7_200);
+
+/// Pages of every origin may send what they like and read the answers: these are public, and browsers send no
+/// cookies along. The headers are the same for every request, so that no answer varies with its origin.
 fn cross_origin() -> CorsLayer {
-    let read = [NEXT_CURSOR, REQUEST_ID, header::RETRY_AFTER];
+    // Not every browser takes the star, and none takes it for `authorization`.
+    let sent = [
+        header::CONTENT_TYPE,
+        header::AUTHORIZATION,
+        REQUEST_ID,
+        HeaderName::from_static("x-api-key"),
+        HeaderName::from_static("x-client-name"),
+        HeaderName::from_static("x-client-version"),
+        HeaderName::from_static("*"),
+    ];
+    let read = [NEXT_CURSOR, REQUEST_ID, header::LINK, header::RETRY_AFTER];
     CorsLayer::new()
         .allow_origin(Any)
-        .allow_methods([Method::GET])
+        .allow_methods([Method::GET, Method::HEAD, Method::POST])
+        .allow_headers(sent)
         .expose_headers(read)
+        .max_age(PREFLIGHT_AGE)
         .vary([])
 }
 
@@ -330,6 +347,74 @@ mod tests {
         path == "/v1/chains" || (path.starts_with("/v1/chains/") && !path.ends_with("/logs"))
     }
 
+    /// A page of another origin that calls as dapps do used to fail at its preflight.
+    #[tokio::test]
+    async fn a_preflight_of_a_browser_is_allowed() {
+        for path in [
+            "/1",
+            "/v1/chains/1/rpc",
+            "/stellar/pubnet",
+            "/v1/blocks/by-time",
+            "/v1/chains",
+        ] {
+            // As Chromium 141 sends it for `fetch` with JSON.
+            let preflight = format!(
+                "OPTIONS {path} HTTP/1.1\r\nHost: node.example\r\nConnection: close\r\nAccept: */*\r\n\
+                 Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type,x-client-name\r\n\
+                 Origin: https://dapp.example\r\nUser-Agent: Mozilla/5.0\r\nSec-Fetch-Mode: cors\r\n\
+                 Sec-Fetch-Site: cross-site\r\nSec-Fetch-Dest: empty\r\nReferer: https://dapp.example/\r\n\
+                 Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-GB\r\n\r\n"
+            );
+            let answer = send(router(NoChains), &preflight).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+            let values = |name: &str| {
+                let start = format!("{name}: ");
+                let value = answer.lines().find_map(|line| line.strip_prefix(&start));
+                let values = value.unwrap_or_default().split(',').map(str::to_owned);
+                values.collect::<BTreeSet<_>>()
+            };
+            assert!(
+                values("access-control-allow-origin").contains("*"),
+                "{answer}"
+            );
+            let methods = values("access-control-allow-methods");
+            assert!(
+                ["GET", "HEAD", "POST"]
+                    .iter()
+                    .all(|one| methods.contains(*one)),
+                "{answer}"
+            );
+            let headers = values("access-control-allow-headers");
+            for header in ["content-type", "authorization", "x-api-key", "*"] {
+                assert!(headers.contains(header), "{header}: {answer}");
+            }
+            assert!(
+                values("access-control-max-age").contains("7200"),
+                "{answer}"
+            );
+            assert!(
+                !answer.contains("access-control-allow-credentials"),
+                "{answer}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_from_another_origin_is_answered() {
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
+        let call = format!(
+            "POST /1 HTTP/1.1\r\nHost: node.example\r\nConnection: close\r\nOrigin: https://dapp.example\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = send(router(NoChains), &call).await;
+        assert!(
+            answer.contains("access-control-allow-origin: *\r\n"),
+            "{answer}"
+        );
+        assert!(answer.contains("-32000"), "{answer}");
+    }
+
     #[tokio::test]
     async fn an_answer_has_the_id_of_its_request() {
         for (request, is_problem) in [
@@ -366,7 +451,7 @@ mod tests {
         let page = fetch_path("GET /docs").await;
         for header in [
             "access-control-allow-origin: *",
-            "access-control-expose-headers: x-next-cursor,x-request-id,retry-after",
+            "access-control-expose-headers: x-next-cursor,x-request-id,link,retry-after",
             "vary: accept-encoding",
         ] {
             assert!(page.contains(header), "{header}: {page}");
