@@ -90,6 +90,9 @@ const RULES: &[(&str, &str)] = &[
     ("pages", "pages together are the whole"),
     ("anchor", "a fork of the caller is a conflict"),
     ("rest-logs", "logs over REST"),
+    ("rest-times", "logs of times"),
+    ("rest-chains", "logs of several chains"),
+    ("rest-blocks", "blocks and transactions over REST"),
     ("rest-errors", "every refusal has the error body"),
     ("hostile", "clear errors, and it continues"),
 ];
@@ -212,8 +215,8 @@ fn end_of_a_slow_body(address: &str) -> Result<(), String> {
     if took >= BODY_TIME + PATIENCE {
         return Err(format!("open after {took:?}: {message}"));
     }
-    let clear =
-        message.starts_with("HTTP/1.1 408") && message.contains("the body came too slowly: 10 s are allowed");
+    let clear = message.starts_with("HTTP/1.1 408")
+        && message.contains("the body came too slowly: 10 s are allowed");
     if !clear || took < BODY_TIME {
         return Err(format!("ended after {took:?}: {message}"));
     }

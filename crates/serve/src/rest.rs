@@ -1,8 +1,11 @@
-//! REST: chains, their progress, their blocks by time, their logs.
+//! REST: chains, their progress, their blocks and transactions, their blocks by time, their logs.
 
+pub(crate) mod blocks;
 pub(crate) mod chains;
 mod final_logs;
+mod log_query;
 pub(crate) mod logs;
+pub(crate) mod logs_of_chains;
 pub(crate) mod overview;
 pub(crate) mod projections;
 pub(crate) mod ranges;
@@ -59,6 +62,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
             "time" => (
                 ErrorCode::InvalidTimestamp,
                 format!("invalid timestamp: {value}"),
+            ),
+            "block" | "hash" => (
+                ErrorCode::InvalidParameter,
+                format!("{name}: it is not UTF-8"),
             ),
             _ => (ErrorCode::InvalidPath, rejection.body_text()),
         };

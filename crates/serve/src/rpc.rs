@@ -4,12 +4,12 @@
 //! Requests are parsed no further than needed, answers are written by hand, and large ones are encoded
 //! while they are sent.
 
-mod blocks;
+pub(crate) mod blocks;
 mod logs;
 mod methods;
 mod methods_own;
 mod reply;
-mod tags;
+pub(crate) mod tags;
 pub(crate) mod wire;
 
 use std::borrow::Cow;
@@ -27,7 +27,7 @@ use crate::error::{ApiError, ErrorCode, Limit, excerpt};
 use crate::http::body::ResponseBody;
 use crate::http::context::Context;
 use crate::stellar;
-pub(crate) use logs::{page_answer, range_between};
+pub(crate) use logs::{PageScope, page_answer, range_between};
 pub(crate) use methods::{Handler, METHODS, Method, from_view};
 pub(crate) use reply::Answer;
 use reply::Reply;

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::view::View;
 
 /// A time in a request: finer than the times of blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Timestamp {
     /// Whole seconds since 1970.
     pub seconds: u64,

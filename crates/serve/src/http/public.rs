@@ -20,7 +20,9 @@ use crate::http::limits::Limits;
 use crate::http::panics;
 use crate::http::request_id::{REQUEST_ID, RequestIds};
 use crate::rest::logs::NEXT_CURSOR;
-use crate::rest::{self, chains, logs, overview, projections, ranges, times};
+use crate::rest::{
+    self, blocks, chains, logs, logs_of_chains, overview, projections, ranges, times,
+};
 use crate::{console, fees, rpc};
 
 /// Every route of the public listener. A test compares the API description with this list.
@@ -38,7 +40,16 @@ fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
             "/v1/chains/{chainId}/block/{direction}/{time}",
             get(times::one),
         ),
+        (
+            "/v1/chains/{chainId}/blocks/{block}",
+            get(blocks::get_block),
+        ),
+        (
+            "/v1/chains/{chainId}/transactions/{hash}",
+            get(blocks::get_transaction),
+        ),
         ("/v1/chains/{chainId}/logs", get(logs::get_logs)),
+        ("/v1/logs", get(logs_of_chains::get_logs)),
         ("/v1/chains/{chainId}/ranges", get(ranges::get_ranges)),
         ("/v1/blocks/by-time", post(times::many)),
         ("/v1/indexing-status", get(chains::status)),

@@ -6,23 +6,14 @@
 //! final block and of the level what was true when it was made; both only rise. Acts of operators (rewind, repair,
 //! prune) can change it, and change its tag.
 
-use chronolith_model::BlockRange;
-
-use super::logs::LogsRequest;
+use super::log_query::LogQuery;
 use crate::http::caching::Tag;
-use crate::rpc::BlockTag;
 use crate::view::View;
 
 /// The tag of the answer to a request about logs of these blocks; none where it may change.
-pub(super) async fn tag(
-    view: &View<'_>,
-    range: BlockRange,
-    request: &LogsRequest,
-    route: &str,
-) -> Option<Tag> {
-    let is_number = |tag: Option<BlockTag>| matches!(tag, Some(BlockTag::Number(_)));
-    let last = range.end.checked_sub(1)?;
-    if !is_number(request.from) || !is_number(request.to) || !view.is_final(last) {
+pub(super) async fn tag(view: &View<'_>, query: &LogQuery, route: &str) -> Option<Tag> {
+    let last = query.numbers()?.1;
+    if !view.is_final(last) {
         return None;
     }
     // Where it cannot be read, the query reports that.
@@ -36,7 +27,7 @@ pub(super) async fn tag(
     Some(Tag::of(&[
         route.as_bytes(),
         &view.chain.id.to_le_bytes(),
-        request.query.as_bytes(),
+        query.text().as_bytes(),
         &last.hash.0,
         acts.concat().as_bytes(),
     ]))

@@ -221,6 +221,22 @@ async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<FoundBlock,
         .map_err(|missing| refusal(&view, lookup, missing))
 }
 
+/// The block at a time, in a view.
+pub(super) async fn at(
+    view: &View<'_>,
+    time: Timestamp,
+    direction: Direction,
+    inclusive: bool,
+) -> Result<BlockAtTime, ApiError> {
+    let lookup = TimeLookup {
+        direction,
+        time,
+        inclusive,
+    };
+    let found = view.at(time, direction, inclusive).await;
+    found.map_err(|missing| refusal(view, &lookup, missing))
+}
+
 /// One lookup, and the view of its answer.
 async fn look_once<'a>(
     chain: &'a ServedChain,

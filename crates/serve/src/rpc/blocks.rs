@@ -29,28 +29,64 @@ const NO_UNCLES: B256 = b256!("0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a741
 const EMPTY_ROOT: B256 =
     b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
 
+/// What a block has of its transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transactions {
+    Hashes,
+    Whole,
+}
+
 pub(super) async fn by_number(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let number = resolve(view, params.get::<BlockTag>(0)?)?;
-    let whole = params.maybe::<bool>(1)?.unwrap_or(false);
-    match view.clock(number).await? {
-        Some(clock) => block(view, clock, whole).await,
-        None => Ok(Answer::null()),
-    }
+    let found = block_by_number(view, number, transactions_of(params)?).await?;
+    Ok(answer(found))
 }
 
 pub(super) async fn by_hash(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let hash = params.get::<Fixed<32>>(0)?.into();
-    let whole = params.maybe::<bool>(1)?.unwrap_or(false);
-    match view.find_block(&hash).await? {
-        Some(clock) => block(view, clock, whole).await,
+    let found = block_by_hash(view, &hash, transactions_of(params)?).await?;
+    Ok(answer(found))
+}
+
+fn transactions_of(params: &Params<'_>) -> Result<Transactions, ApiError> {
+    Ok(match params.maybe::<bool>(1)? {
+        Some(true) => Transactions::Whole,
+        Some(false) | None => Transactions::Hashes,
+    })
+}
+
+fn answer(found: Option<Vec<u8>>) -> Answer {
+    found.map_or_else(Answer::null, Answer::Json)
+}
+
+/// A block as JSON; none above the head.
+pub(crate) async fn block_by_number(
+    view: &View<'_>,
+    number: u64,
+    transactions: Transactions,
+) -> Result<Option<Vec<u8>>, ApiError> {
+    match view.clock(number).await? {
+        Some(clock) => block(view, clock, transactions).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A block as JSON; none where no block can have the hash.
+pub(crate) async fn block_by_hash(
+    view: &View<'_>,
+    hash: &Hash32,
+    transactions: Transactions,
+) -> Result<Option<Vec<u8>>, ApiError> {
+    match view.find_block(hash).await? {
+        Some(clock) => block(view, clock, transactions).await.map(Some),
         None => no_such_hash(view),
     }
 }
 
-/// Null, where no block can have the hash.
-fn no_such_hash(view: &View<'_>) -> Result<Answer, ApiError> {
+/// None, where no block can have the hash.
+fn no_such_hash<T>(view: &View<'_>) -> Result<Option<T>, ApiError> {
     view.known_newest()?;
-    Ok(Answer::null())
+    Ok(None)
 }
 
 pub(super) async fn count_by_number(
@@ -71,7 +107,7 @@ pub(super) async fn count_by_hash(
     let hash = params.get::<Fixed<32>>(0)?.into();
     match view.find_block(&hash).await? {
         Some(clock) => count(view, clock).await,
-        None => no_such_hash(view),
+        None => Ok(answer(no_such_hash(view)?)),
     }
 }
 
@@ -81,14 +117,22 @@ async fn count(view: &View<'_>, clock: BlockMeta) -> Result<Answer, ApiError> {
 
 pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let hash: Hash32 = params.get::<Fixed<32>>(0)?.into();
+    Ok(answer(transaction_by_hash(view, &hash).await?))
+}
+
+/// A transaction as JSON; none where no transaction can have the hash.
+pub(crate) async fn transaction_by_hash(
+    view: &View<'_>,
+    hash: &Hash32,
+) -> Result<Option<Vec<u8>>, ApiError> {
     require_dataset(view, Dataset::Transactions)?;
-    let Some((clock, index)) = view.find_transaction(&hash).await? else {
+    let Some((clock, index)) = view.find_transaction(hash).await? else {
         view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
         return no_such_hash(view);
     };
-    if clock.hash == hash {
+    if clock.hash == *hash {
         // Logs name it, but it is the hash of the block: no transaction has it.
-        return Ok(Answer::null());
+        return Ok(None);
     }
     let number = clock.number;
     let lost = || ArchiveError::Internal(format!("transaction {hash} has no body"));
@@ -104,7 +148,7 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
     };
     let mut out = Vec::with_capacity(1_024);
     write_transaction(&mut out, &body, &tx_place(&clock, base_fee, index.into()))?;
-    Ok(Answer::Json(out))
+    Ok(Some(out))
 }
 
 fn tx_place(clock: &BlockMeta, base_fee: BaseFee, index: u64) -> TxPlace {
@@ -232,7 +276,11 @@ async fn tx_hashes(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<B256>, ApiE
     Ok(txs.iter().map(|tx| B256::new(tx.hash.0)).collect())
 }
 
-async fn block(view: &View<'_>, clock: BlockMeta, whole: bool) -> Result<Answer, ApiError> {
+async fn block(
+    view: &View<'_>,
+    clock: BlockMeta,
+    transactions: Transactions,
+) -> Result<Vec<u8>, ApiError> {
     let header = header(view, clock.number).await?;
     let mut out = Vec::with_capacity(2_048);
     match &header {
@@ -246,7 +294,7 @@ async fn block(view: &View<'_>, clock: BlockMeta, whole: bool) -> Result<Answer,
         }
     }
     out.extend_from_slice(b",\"transactions\":[");
-    if whole {
+    if transactions == Transactions::Whole {
         let base_fee = header.base_fee();
         for (at, body) in bodies(view, clock.number).await?.iter().enumerate() {
             out.extend_from_slice(if at > 0 { b"," } else { b"" });
@@ -259,7 +307,7 @@ async fn block(view: &View<'_>, clock: BlockMeta, whole: bool) -> Result<Answer,
         }
     }
     out.extend_from_slice(b"]}");
-    Ok(Answer::Json(out))
+    Ok(out)
 }
 
 fn write_header(out: &mut Vec<u8>, header: &Header, clock: &BlockMeta) {

@@ -108,25 +108,43 @@ pub(super) async fn get_page(
         return Err(ApiError::params("limit must be at least 1"));
     }
     let (page, held) = context.query(view, range, &filter).await?;
-    let answer = page_answer(view, range, page).await?;
+    let scope = PageScope {
+        range: Some(range),
+        settled: None,
+    };
+    let answer = page_answer(view, scope, page).await?;
     Ok(Answer::Logs(LogsAnswer { held, ..answer }))
+}
+
+/// Which blocks a page is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageScope {
+    /// None where no block is between the two times of the request.
+    pub(crate) range: Option<BlockRange>,
+    /// Whether no later block can be in the requested times; none where blocks were requested.
+    pub(crate) settled: Option<bool>,
 }
 
 /// A page as an object. The logs come first, so that a client can begin before all of it has arrived;
 /// then which blocks it covers by hash, at which level they are verified, and where it continues.
 pub(crate) async fn page_answer(
     view: &View<'_>,
-    range: BlockRange,
+    scope: PageScope,
     page: Page,
 ) -> Result<LogsAnswer, ApiError> {
-    let block = async |number: u64| -> Result<Option<BlockJson>, ApiError> {
+    let block = async |number: Option<u64>| -> Result<Option<BlockJson>, ApiError> {
+        let Some(number) = number else {
+            return Ok(None);
+        };
         let clock = view.clock(number).await?;
         Ok(clock.map(|clock| clock.block_ref().into()))
     };
+    let first = scope.range.map(|range| range.start);
+    let last = scope.range.map(|range| range.end.saturating_sub(1));
     let mut suffix = Vec::with_capacity(SUFFIX_BYTES);
     let finalized = view.finalized_head().map(BlockJson::from);
     field(&mut suffix, "finalizedHead", &finalized);
-    field(&mut suffix, "fromBlock", &block(range.start).await?);
+    field(&mut suffix, "fromBlock", &block(first).await?);
     field(
         &mut suffix,
         "level",
@@ -137,7 +155,9 @@ pub(crate) async fn page_answer(
         "nextCursor",
         &page.next.as_ref().map(cursor::encode),
     );
-    let last = range.end.saturating_sub(1);
+    if let Some(settled) = scope.settled {
+        field(&mut suffix, "settled", &settled);
+    }
     field(&mut suffix, "toBlock", &block(last).await?);
     suffix.push(b'}');
     Ok(LogsAnswer {

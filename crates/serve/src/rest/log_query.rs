@@ -1,0 +1,257 @@
+//! The parameters of requests for logs: what is wanted, and of which blocks, by number, tag or time.
+
+use bytes::Bytes;
+use chronolith_model::{BlockRange, Clause, LogFilter};
+
+use super::{order, parameters, times};
+use crate::cursor;
+use crate::error::{ApiError, ErrorCode};
+use crate::http::body::LogFormat;
+use crate::http::context::Context;
+use crate::rpc::{BlockTag, Fixed, PageScope, range_between};
+use crate::times::{Direction, Timestamp, parse_time};
+use crate::view::View;
+
+/// Logs in an answer, or of each chain in it, without the parameter `limit`.
+const LIMIT: usize = 100;
+/// Parameters that may be given more than once.
+const LISTS: [&str; 6] = ["address", "topic0", "topic1", "topic2", "topic3", "chains"];
+/// Those that a link to the next page replaces.
+const PLACES: [&str; 6] = ["fromBlock", "toBlock", "from", "to", "cursor", "chains"];
+/// Bytes of such a link: proxies refuse long headers.
+const LINK_BYTES_MAX: usize = 2 << 10;
+
+/// The parameters of a request, parsed before any chain is read.
+#[derive(Debug)]
+pub(super) struct LogQuery {
+    from: Option<End>,
+    to: Option<End>,
+    /// Its range is not set.
+    pub(super) filter: LogFilter,
+    pub(super) format: LogFormat,
+    /// The chains of a request for several.
+    pub(super) chains: Vec<String>,
+    /// All parameters as they were given.
+    given: Vec<(String, String)>,
+}
+
+/// An end of the range.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Block(BlockTag),
+    Time(Timestamp),
+}
+
+/// Parameters as they are collected.
+#[derive(Default)]
+struct Values {
+    addresses: Vec<Bytes>,
+    topics: [Vec<Bytes>; 4],
+}
+
+impl LogQuery {
+    pub(super) fn parse(
+        context: &Context,
+        query: Option<&str>,
+        known: &[&str],
+    ) -> Result<Self, ApiError> {
+        let given = parameters(query, known, &LISTS, ErrorCode::InvalidParams)?;
+        let mut request = Self {
+            from: None,
+            to: None,
+            filter: LogFilter::over(BlockRange::new(0, 0)),
+            format: LogFormat::List,
+            chains: Vec::new(),
+            given: Vec::new(),
+        };
+        request.filter.limit = Some(LIMIT);
+        let mut values = Values::default();
+        for (name, value) in &given {
+            let read = request.read(context, &mut values, (name, value));
+            read.map_err(|message| ApiError::params(format!("{name}: {message}")))?;
+        }
+        request.filter.emitters = clause(values.addresses);
+        let last = values.topics.iter().rposition(|of| !of.is_empty());
+        let topics = values.topics.into_iter();
+        let topics = topics.take(last.map_or(0, |last| last + 1));
+        request.filter.topics = topics.map(clause).collect();
+        request.given = given;
+        request.check_times()?;
+        Ok(request)
+    }
+
+    /// Reads one parameter.
+    fn read(
+        &mut self,
+        context: &Context,
+        values: &mut Values,
+        (name, value): (&str, &str),
+    ) -> Result<(), String> {
+        let max = context.limits.alternatives;
+        match name {
+            "fromBlock" => set(&mut self.from, End::Block(tag(value)?))?,
+            "toBlock" => set(&mut self.to, End::Block(tag(value)?))?,
+            "from" => set(&mut self.from, End::Time(time(value)?))?,
+            "to" => set(&mut self.to, End::Time(time(value)?))?,
+            "address" => add::<20>(value, max, &mut values.addresses)?,
+            "limit" => {
+                let max = context.limits.answers.results;
+                let limit = value.parse().ok().filter(|limit| (1..=max).contains(limit));
+                let limit = limit.ok_or_else(|| format!("want a number from 1 to {max}"))?;
+                self.filter.limit = Some(limit);
+            }
+            "order" => self.filter.order = order(value)?,
+            "cursor" => {
+                let cursor = cursor::parse(value).ok_or("it is not a cursor of this API")?;
+                self.filter.cursor = Some(cursor);
+            }
+            "format" => {
+                self.format = LogFormat::parse(value).ok_or("want json, ndjson or csv")?;
+            }
+            "chains" => self.chains.extend(value.split(',').map(str::to_owned)),
+            topic => {
+                let digit = topic.bytes().last().unwrap_or_default();
+                let place = values.topics.get_mut(usize::from(digit.wrapping_sub(b'0')));
+                if let Some(of) = place {
+                    add::<32>(value, max, of)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first and the last block, where both are named by number.
+    pub(super) fn numbers(&self) -> Option<(u64, u64)> {
+        match (self.from, self.to) {
+            (
+                Some(End::Block(BlockTag::Number(from))),
+                Some(End::Block(BlockTag::Number(to))),
+            ) if from <= to => Some((from, to)),
+            _ => None,
+        }
+    }
+
+    /// All parameters, as a query string.
+    pub(super) fn text(&self) -> String {
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        text.extend_pairs(&self.given).finish()
+    }
+
+    fn check_times(&self) -> Result<(), ApiError> {
+        match (self.from, self.to) {
+            (Some(End::Time(from)), Some(End::Time(to))) if from >= to => {
+                let message =
+                    "to: it is not later than `from`, and blocks of that time are not included";
+                Err(ApiError::params(message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The blocks of the request, in a view.
+    pub(super) async fn scope(
+        &self,
+        context: &Context,
+        view: &View<'_>,
+    ) -> Result<PageScope, ApiError> {
+        let mut settled = None;
+        let from = match self.from {
+            None => None,
+            Some(End::Block(tag)) => Some(tag),
+            Some(End::Time(time)) => {
+                settled = Some(true);
+                let found = times::at(view, time, Direction::After, true).await?;
+                Some(BlockTag::Number(found.clock.number))
+            }
+        };
+        let to = match self.to {
+            None => None,
+            Some(End::Block(tag)) => Some(tag),
+            Some(End::Time(time)) => {
+                let found = times::at(view, time, Direction::Before, false).await?;
+                settled = Some(found.settled);
+                Some(BlockTag::Number(found.clock.number))
+            }
+        };
+        let by_time = matches!(
+            (self.from, self.to),
+            (Some(End::Time(_)), Some(End::Time(_)))
+        );
+        if let (true, Some(BlockTag::Number(from)), Some(BlockTag::Number(to))) =
+            (by_time, from, to)
+            && from > to
+        {
+            // Both blocks are known, and nothing is between them.
+            return Ok(PageScope {
+                range: None,
+                settled,
+            });
+        }
+        let range = range_between(context, view, from, to)?;
+        Ok(PageScope {
+            range: Some(range),
+            settled,
+        })
+    }
+
+    /// The query string of the next page of these blocks. None where it would be long: the cursor is elsewhere
+    /// too.
+    pub(super) fn next(&self, range: BlockRange, cursor: &str) -> Option<String> {
+        let mut next = form_urlencoded::Serializer::new(String::new());
+        next.append_pair("fromBlock", &range.start.to_string());
+        next.append_pair("toBlock", &range.end.saturating_sub(1).to_string());
+        for (name, value) in &self.given {
+            if !PLACES.contains(&name.as_str()) {
+                next.append_pair(name, value);
+            }
+        }
+        next.append_pair("cursor", cursor);
+        Some(next.finish()).filter(|next| next.len() <= LINK_BYTES_MAX)
+    }
+}
+
+/// A block and a time cannot both be the same end.
+fn set(end: &mut Option<End>, given: End) -> Result<(), String> {
+    match end.replace(given) {
+        None => Ok(()),
+        Some(_) => Err("this end of the range is given as a block and as a time".to_owned()),
+    }
+}
+
+fn time(text: &str) -> Result<Timestamp, String> {
+    parse_time(text).ok_or_else(|| "want seconds, milliseconds or an ISO 8601 date".to_owned())
+}
+
+fn clause(values: Vec<Bytes>) -> Clause {
+    if values.is_empty() {
+        Clause::Any
+    } else {
+        Clause::OneOf(values)
+    }
+}
+
+/// A tag, a hex number, or a decimal one.
+pub(super) fn tag(text: &str) -> Result<BlockTag, String> {
+    match text.parse() {
+        Ok(number) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Ok(BlockTag::Number(number))
+        }
+        _ => BlockTag::parse(text),
+    }
+}
+
+/// One value, or several with commas between them.
+fn add<const N: usize>(
+    text: &str,
+    max: Option<usize>,
+    values: &mut Vec<Bytes>,
+) -> Result<(), String> {
+    for one in text.split(',') {
+        let value = Fixed::<N>::parse(one.trim())?;
+        values.push(Bytes::copy_from_slice(&value.0));
+    }
+    match max {
+        Some(max) if values.len() > max => Err(format!("more than {max} values")),
+        _ => Ok(()),
+    }
+}
