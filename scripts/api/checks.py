@@ -45,6 +45,10 @@ def results_are_those_of_their_methods(ctx, response, case):
             raise AssertionError(f"{method}: {error.message} at {error.instance_path}")
 
 
+def has_last_line(case):
+    return str((case.query or {}).get("trailer", "true")).lower() != "false"
+
+
 @schemathesis.check
 def lines_are_logs(ctx, response, case):
     kind = response.headers.get("content-type", [""])[0]
@@ -53,10 +57,19 @@ def lines_are_logs(ctx, response, case):
     if kind == "application/x-ndjson":
         document = case.operation.schema.raw_schema
         schema = {**document["components"]["schemas"]["Log"], "components": document["components"]}
-        for line in response.text.splitlines():
-            jsonschema_rs.validate(schema, json.loads(line))
+        lines = [json.loads(line) for line in response.text.splitlines()]
+        if has_last_line(case):
+            last = lines.pop()
+            if last.get("complete") is not True or last.get("count") != len(lines):
+                raise AssertionError(f"{len(lines)} logs end with {last}")
+        for line in lines:
+            jsonschema_rs.validate(schema, line)
     if kind.startswith("text/csv"):
         names, *rows = csv.reader(response.text.splitlines())
+        if has_last_line(case):
+            last = rows.pop()
+            if last[:2] != ["#complete", f"count={len(rows)}"]:
+                raise AssertionError(f"{len(rows)} logs end with {last}")
         if any(len(row) != len(names) for row in rows):
             raise AssertionError(f"a row does not have {len(names)} values")
 

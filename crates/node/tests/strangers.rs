@@ -196,8 +196,56 @@ async fn old_clients_get_a_length() {
         reader.read_to_end(&mut body).unwrap();
         assert_eq!(body.len(), length);
         assert!(length > 1 << 20, "a small answer always had a length");
+        assert!(is_whole(format, &body));
+        assert!(!is_whole(format, &body[..length - 1]));
     }
     serving.running.stop();
+}
+
+/// Whether a program can tell from the bytes alone that nothing is missing at their end.
+fn is_whole(format: &str, body: &[u8]) -> bool {
+    match format {
+        "json" => serde_json::from_slice::<Value>(body).is_ok(),
+        _ => {
+            let text = std::str::from_utf8(body).unwrap();
+            let start = match format {
+                "csv" => "#complete,count=",
+                _ => "{\"complete\":true,\"count\":",
+            };
+            let last = text.lines().next_back().unwrap();
+            last.starts_with(start) && text.ends_with('\n')
+        }
+    }
+}
+
+/// A connection that ends in the middle of an answer leaves neither the last chunk nor the last line. Lines
+/// used to look whole to whoever saved them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_cut_does_not_look_whole() {
+    // Longer than what the system buffers for a client that does not read.
+    let serving = Serving::start(r#", "limits": { "results": 50000 }"#).await;
+    let begin = |format: &str| {
+        let path = format!("/v1/chains/31337/logs?fromBlock=0&limit=50000&format={format}");
+        let mut stream = serving.connect();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let (head, reader) = head_of(stream);
+        assert!(head.contains("transfer-encoding: chunked"), "{head}");
+        reader
+    };
+    let formats = ["json", "ndjson", "csv"];
+    let whole = formats.map(|format| chunked(&mut begin(format)));
+    let unread = formats.map(begin);
+    serving.running.signal("-KILL");
+    for ((format, whole), mut reader) in formats.into_iter().zip(whole).zip(unread) {
+        assert!(is_whole(format, &whole), "{format}");
+        let mut came = Vec::new();
+        // The connection ends, or is reset.
+        let _ = reader.read_to_end(&mut came);
+        assert!(came.len() < whole.len(), "{format}: nothing was cut");
+        assert!(!came.ends_with(b"0\r\n\r\n"), "{format}");
+        assert!(!came.windows(8).any(|part| part == b"complete"), "{format}");
+    }
 }
 
 /// Every answer used to be cut when the process was told to end.

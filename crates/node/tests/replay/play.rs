@@ -150,6 +150,10 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    fn next_cursor(&self) -> Option<&str> {
+        self.headers.get("x-next-cursor")?.to_str().ok()
+    }
+
     pub(crate) fn json(&self) -> Result<Value, String> {
         serde_json::from_str(&self.body).map_err(|error| {
             format!(
@@ -298,6 +302,12 @@ impl Refused {
 }
 
 impl Scenario {
+    /// Whether lines or a table end with a line that says so.
+    fn has_last_line(&self) -> bool {
+        let request = self.request.as_ref();
+        request.is_some_and(|request| !request.path.contains("trailer=false"))
+    }
+
     async fn check(&self, world: &World, chain: &Chain, answer: &Answer) -> Result<(), String> {
         let status = match &self.refused {
             Some(refused) => refused.status,
@@ -321,7 +331,12 @@ impl Scenario {
             };
         }
         if let Some(filter) = &self.csv {
-            let wanted = naive::csv(&naive::logs(chain, &fill(filter, chain)));
+            let logs = naive::logs(chain, &fill(filter, chain));
+            let mut wanted = naive::csv(&logs);
+            if self.has_last_line() {
+                let cursor = answer.next_cursor().unwrap_or_default();
+                wanted += &format!("#complete,count={},nextCursor={cursor}\n", logs.len());
+            }
             return match answer.body == wanted {
                 true => Ok(()),
                 false => Err(format!(
@@ -334,7 +349,14 @@ impl Scenario {
         if let Some(filter) = &self.ndjson {
             let lines = answer.body.lines().map(serde_json::from_str);
             let lines: Result<Vec<Value>, _> = lines.collect();
-            let list = lines.map_err(|error| format!("{error}: {}", cut(&answer.body)))?;
+            let mut list = lines.map_err(|error| format!("{error}: {}", cut(&answer.body)))?;
+            if self.has_last_line() {
+                let last = list.pop().unwrap_or_default();
+                let wanted = json!({
+                    "complete": true, "count": list.len(), "nextCursor": answer.next_cursor(),
+                });
+                check(&wanted, &last, chain, "last line")?;
+            }
             return same_logs(
                 &naive::logs(chain, &fill(filter, chain)),
                 &list.into(),

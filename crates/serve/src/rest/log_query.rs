@@ -29,6 +29,8 @@ pub(super) struct LogQuery {
     /// Its range is not set.
     pub(super) filter: LogFilter,
     pub(super) format: LogFormat,
+    /// Whether lines and tables end with a line that says so.
+    pub(super) trailer: bool,
     /// The chains of a request for several.
     pub(super) chains: Vec<String>,
     /// All parameters as they were given.
@@ -61,6 +63,7 @@ impl LogQuery {
             to: None,
             filter: LogFilter::over(BlockRange::new(0, 0)),
             format: LogFormat::List,
+            trailer: true,
             chains: Vec::new(),
             given: Vec::new(),
         };
@@ -108,6 +111,7 @@ impl LogQuery {
             "format" => {
                 self.format = LogFormat::parse(value).ok_or("want json, ndjson or csv")?;
             }
+            "trailer" => self.trailer = boolean(value)?,
             "chains" => self.chains.extend(value.split(',').map(str::to_owned)),
             topic => {
                 let digit = topic.bytes().last().unwrap_or_default();
@@ -220,6 +224,14 @@ fn set(end: &mut Option<End>, given: End) -> Result<(), String> {
 
 fn time(text: &str) -> Result<Timestamp, String> {
     parse_time(text).ok_or_else(|| "want seconds, milliseconds or an ISO 8601 date".to_owned())
+}
+
+fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("want true or false".to_owned()),
+    }
 }
 
 fn clause(values: Vec<Bytes>) -> Clause {

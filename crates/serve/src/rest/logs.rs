@@ -1,4 +1,7 @@
 //! `/v1/chains/{id}/logs`: the filter of `eth_getLogs` for clients without JSON-RPC.
+//!
+//! Lines and tables end with a line that says that they are whole: over most paths from a server to a program
+//! nothing else tells a whole file from one that was cut.
 
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -16,7 +19,7 @@ use crate::logs::Page;
 use crate::rpc::{PageScope, page_answer};
 use crate::view::View;
 
-const PARAMETERS: [&str; 13] = [
+const PARAMETERS: [&str; 14] = [
     "fromBlock",
     "toBlock",
     "from",
@@ -30,6 +33,7 @@ const PARAMETERS: [&str; 13] = [
     "order",
     "cursor",
     "format",
+    "trailer",
 ];
 pub(crate) const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
@@ -124,10 +128,32 @@ async fn written(
     if query.format == LogFormat::List {
         return page_answer(view, scope, page).await;
     }
+    let cursor = page.next.as_ref().map(cursor::encode);
+    let suffix = match query.trailer {
+        true => trailer(query.format, page.logs.len(), cursor.as_deref()),
+        false => String::new(),
+    };
     Ok(LogsAnswer {
         logs: page.logs,
+        suffix: suffix.into_bytes(),
         format: query.format,
         own_levels: view.chain.stellar().is_some(),
         ..LogsAnswer::default()
     })
+}
+
+/// The last line of a whole answer: a JSON object without the fields of a log, or a comment of CSV.
+fn trailer(format: LogFormat, count: usize, cursor: Option<&str>) -> String {
+    match format {
+        // It is whole where its brackets are.
+        LogFormat::List => String::new(),
+        LogFormat::Lines => {
+            let cursor = cursor.map_or("null".to_owned(), |cursor| format!("\"{cursor}\""));
+            format!("{{\"complete\":true,\"count\":{count},\"nextCursor\":{cursor}}}\n")
+        }
+        LogFormat::Csv => {
+            let cursor = cursor.unwrap_or_default();
+            format!("#complete,count={count},nextCursor={cursor}\n")
+        }
+    }
 }
