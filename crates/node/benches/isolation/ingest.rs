@@ -128,7 +128,7 @@ fn heads(server: &Server) -> Option<Vec<Option<u64>>> {
     let chains = status.as_array()?.iter();
     Some(
         chains
-            .map(|chain| chain.get("indexedUpTo").and_then(Value::as_u64))
+            .map(|chain| chain.get("lastIndexedBlock").and_then(Value::as_u64))
             .collect(),
     )
 }

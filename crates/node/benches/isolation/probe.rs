@@ -103,19 +103,35 @@ fn probe(address: &str, request: &str, stop: &AtomicBool) -> Result<Vec<Duration
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let (mut waited, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    let mut waited = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         stream.write_all(request.as_bytes())?;
-        let read = stream.read(&mut buffer)?;
-        let answer = buffer.get(..read).context("an answer")?;
-        ensure!(
-            answer.starts_with(b"HTTP/1.1 200"),
-            "{}",
-            String::from_utf8_lossy(answer)
-        );
+        read_answer(&mut stream)?;
         waited.push(began.elapsed());
         std::thread::sleep(PAUSE);
     }
     Ok(waited)
+}
+
+/// Reads an answer with a length to its end. Its status must be 200.
+fn read_answer(stream: &mut TcpStream) -> Result<()> {
+    let (mut answer, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        let read = stream.read(&mut buffer)?;
+        ensure!(read > 0, "the connection ended");
+        answer.extend_from_slice(buffer.get(..read).context("an answer")?);
+        let Some(head) = memchr::memmem::find(&answer, b"\r\n\r\n") else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(answer.get(..head).context("a head")?);
+        ensure!(text.starts_with("HTTP/1.1 200"), "{text}");
+        let length = text
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.context("an answer without a length")?.parse()?;
+        if answer.len() >= head + 4 + length {
+            return Ok(());
+        }
+    }
 }

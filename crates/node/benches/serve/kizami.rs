@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use crate::{Running, load, measure, pinned, start_with};
 
 const PROGRAM: &str = "CHRONOLITH_BENCH_KIZAMI";
-/// A chain and a dataset that kizami knows.
-const CHAIN: u64 = 1;
-const DATASET: &str = "ethereum-mainnet";
+/// A chain and a dataset that kizami knows, and whose first block is not known to Chronolith: it is made here.
+const CHAIN: u64 = 4_200;
+const DATASET: &str = "merlin-mainnet";
 const BLOCKS: u64 = 1_000_000;
 const CONNECTIONS: [usize; 4] = [1, 16, 64, 256];
 /// How often each is measured, alternately.
@@ -54,7 +54,7 @@ pub(crate) fn compare(divide: u64) -> Result<()> {
     let (base, _) = url.rsplit_once('/').context("a URL")?;
     let dir = tempfile::tempdir()?;
     let chain = json!({
-        "chainId": CHAIN, "name": "ethereum", "datasets": ["clock"], "portal": { "url": base, "dataset": DATASET },
+        "chainId": CHAIN, "name": "bench", "datasets": ["clock"], "portal": { "url": base, "dataset": DATASET },
     });
     let (running, address) = start_with(dir.path(), &chain, "run")?;
     let ours = Peer {

@@ -127,10 +127,11 @@ impl LogQuery {
     /// The first and the last block, where both are named by number.
     pub(super) fn numbers(&self) -> Option<(u64, u64)> {
         match (self.from, self.to) {
-            (
-                Some(End::Block(BlockTag::Number(from))),
-                Some(End::Block(BlockTag::Number(to))),
-            ) if from <= to => Some((from, to)),
+            (Some(End::Block(BlockTag::Number(from))), Some(End::Block(BlockTag::Number(to))))
+                if from <= to =>
+            {
+                Some((from, to))
+            }
             _ => None,
         }
     }
