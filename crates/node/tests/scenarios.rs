@@ -215,8 +215,8 @@ fn end_of_a_slow_body(address: &str) -> Result<(), String> {
     if took >= BODY_TIME + PATIENCE {
         return Err(format!("open after {took:?}: {message}"));
     }
-    let clear = message.starts_with("HTTP/1.1 408")
-        && message.contains("the body came too slowly: 10 s are allowed");
+    let clear =
+        message.starts_with("HTTP/1.1 408") && message.contains("the body took longer than 10 s");
     if !clear || took < BODY_TIME {
         return Err(format!("ended after {took:?}: {message}"));
     }

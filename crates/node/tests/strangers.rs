@@ -163,6 +163,24 @@ async fn idle_connections_make_room_for_others() {
     serving.running.stop();
 }
 
+/// A connection that waited for its place was dropped where another one ended at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_connection_that_waits_for_a_place_gets_it() {
+    let serving = Serving::start(r#", "limits": { "connections": 1 }"#).await;
+    let mut open = Vec::new();
+    for number in 0..30 {
+        let mut stream = serving.connect();
+        stream
+            .write_all(b"GET /v1/chains HTTP/1.1\r\nhost: a\r\n\r\n")
+            .unwrap();
+        let (head, reader) = head_of(stream);
+        assert!(head.contains(" 200 ok"), "connection {number}: {head}");
+        open.push(reader);
+    }
+    drop(open);
+    serving.running.stop();
+}
+
 /// A head has ten seconds, however slowly it comes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_that_does_not_end_is_cut() {

@@ -310,6 +310,20 @@ impl Running {
     }
 }
 
+/// The log of a program that a test failed with says more than the test.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read(self.dir.path().join("log")).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let lines: Vec<&str> = log.lines().rev().take(60).collect();
+            for line in lines.iter().rev() {
+                eprintln!("log: {line}");
+            }
+        }
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();

@@ -11,6 +11,7 @@ use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use super::activity::Connections;
 use super::connection;
@@ -21,6 +22,9 @@ use crate::http::peers::{PeerPermit, Peers};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a new connection waits before another idle one is closed for it.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
+
+/// At the end of a listener: for how long no connection comes before it is closed.
+const LAST_ACCEPT: Duration = Duration::from_millis(10);
 
 /// How many connections may be open.
 #[derive(Clone, Copy, Debug)]
@@ -64,27 +68,36 @@ pub async fn listen(
     };
     let mut open = JoinSet::new();
     let ends = drain.clone();
+    let mut serve = |open: &mut JoinSet<()>, admitted: Admitted| {
+        let registered = server.connections.register();
+        let (router, ends) = (router.clone(), ends.clone());
+        open.spawn(async move {
+            connection::serve(admitted.stream, router, registered, ends).await;
+            drop((admitted.place, admitted.peer));
+        });
+    };
+    // It may hold a connection that waits for its place: only the drain may end it before its time.
+    let mut accepting = Box::pin(server.accept());
     let within = loop {
-        let Admitted {
-            stream,
-            place,
-            peer,
-        } = tokio::select! {
-            admitted = server.accept() => admitted,
+        let admitted = tokio::select! {
+            admitted = accepting.as_mut() => admitted,
             // Only drops the tasks of connections that ended.
             Some(_) = open.join_next() => continue,
             within = drain.begun() => break within,
         };
-        // Without it, a small response waits for the acknowledgement of the one before.
-        let _ = stream.set_nodelay(true);
-        let registered = server.connections.register();
-        let (router, ends) = (router.clone(), ends.clone());
-        open.spawn(async move {
-            connection::serve(stream, router, registered, ends).await;
-            drop((place, peer));
-        });
+        accepting.set(server.accept());
+        serve(&mut open, admitted);
     };
+    // Connections that the system has accepted already would be reset.
+    let until = Instant::now() + within / 2;
+    while let Ok(admitted) =
+        timeout_at(until.min(Instant::now() + LAST_ACCEPT), accepting.as_mut()).await
+    {
+        accepting.set(server.accept());
+        serve(&mut open, admitted);
+    }
     // New connections are refused from here on: a proxy takes another server.
+    drop(accepting);
     drop(server);
     let ended = async { while open.join_next().await.is_some() {} };
     if tokio::time::timeout(within, ended).await.is_err() {
@@ -112,6 +125,8 @@ impl Server {
             let Some(peer) = self.peers.admit(from.ip()) else {
                 continue;
             };
+            // Without it, a small response waits for the acknowledgement of the one before.
+            let _ = stream.set_nodelay(true);
             let place = self.place().await;
             return Admitted {
                 stream,

@@ -303,11 +303,15 @@ mod tests {
         }
     }
 
-    /// A shell script in place of core.
+    /// A shell script in place of core. A shell cannot trap a signal that it was started to ignore, as by `nohup`.
     fn script(dir: &Path, text: &str) -> Call {
         use std::os::unix::fs::PermissionsExt as _;
         let binary = dir.join("core.sh");
-        fs::write(&binary, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::write(
+            &binary,
+            format!("#!/usr/bin/env -S --default-signal=INT sh\n{text}\n"),
+        )
+        .unwrap();
         fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
         Call {
             binary,
