@@ -68,7 +68,7 @@ pub async fn listen(
     };
     let mut open = JoinSet::new();
     let ends = drain.clone();
-    let mut serve = |open: &mut JoinSet<()>, admitted: Admitted| {
+    let serve = |open: &mut JoinSet<()>, admitted: Admitted| {
         let registered = server.connections.register();
         let (router, ends) = (router.clone(), ends.clone());
         open.spawn(async move {
