@@ -19,7 +19,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## run every test, after checking or installing the requirements
-	@scripts/need cargo cc postgres anvil hardhat chromium
+	@scripts/need cargo cc postgres anvil hardhat chromium nginx
 	@scripts/phase "tests" scripts/test
 
 test-core: ## tests of the library crates that need cargo and a C compiler only, for the edit loop
@@ -27,7 +27,7 @@ test-core: ## tests of the library crates that need cargo and a C compiler only,
 	@scripts/phase "core tests" scripts/test --core
 
 check: ## everything that must pass before a merge: fmt, clippy, doc, tidy, deny, test
-	@scripts/need cargo lints cc postgres anvil hardhat chromium
+	@scripts/need cargo lints cc postgres anvil hardhat chromium nginx
 	@$(MAKE) --no-print-directory fmt
 	@$(MAKE) --no-print-directory clippy
 	@$(MAKE) --no-print-directory doc

@@ -41,8 +41,9 @@ impl Serving {
             &format!(r#""metricsPort": 0 {more}"#),
         );
         let running = bench.start();
+        let first = Rpc::without_keep_alive(bench.public());
+        first.until_head(BLOCKS).await;
         let rpc = Rpc::new(bench.public());
-        rpc.until_head(BLOCKS).await;
         Self {
             bench,
             rpc,

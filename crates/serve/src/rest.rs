@@ -2,6 +2,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod chains;
+pub(crate) mod download;
 mod final_logs;
 mod log_query;
 pub(crate) mod logs;

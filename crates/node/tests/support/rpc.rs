@@ -19,6 +19,14 @@ impl Rpc {
         Self { base, client }
     }
 
+    /// With a connection for each call: a server with few places closes one that is idle, also at the moment when
+    /// the next call is sent on it.
+    pub fn without_keep_alive(base: String) -> Self {
+        let client = reqwest::Client::builder().pool_max_idle_per_host(0);
+        let client = client.build().unwrap();
+        Self { base, client }
+    }
+
     /// A call, errors included.
     pub async fn answer(&self, method: &str, params: Value) -> Value {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });

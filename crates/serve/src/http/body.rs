@@ -45,6 +45,23 @@ impl LogFormat {
         }
     }
 
+    /// What is written before the logs.
+    pub(crate) fn head(self) -> &'static [u8] {
+        match self {
+            Self::List => b"[",
+            Self::Lines => b"",
+            Self::Csv => LogWriter::CSV_NAMES,
+        }
+    }
+
+    /// What is written after them.
+    fn end(self) -> &'static [u8] {
+        match self {
+            Self::List => b"]",
+            Self::Lines | Self::Csv => b"",
+        }
+    }
+
     pub(crate) fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::List => "application/json",
@@ -162,16 +179,19 @@ impl ResponseBody {
         self.parts.push_back(Part::Long(text.into()));
     }
 
-    pub(crate) fn logs(&mut self, answer: LogsAnswer) {
-        let size = answer.size();
-        self.text(&answer.prefix);
-        let (open, close): (&[u8], &[u8]) = match answer.format {
-            LogFormat::List => (b"[", b"]"),
-            LogFormat::Lines => (b"", b""),
-            LogFormat::Csv => (LogWriter::CSV_NAMES, b""),
-        };
-        self.text(open);
-        self.bytes += size;
+    pub(crate) fn logs(&mut self, mut answer: LogsAnswer) {
+        let (head, end) = (answer.format.head(), answer.format.end());
+        let suffix = std::mem::take(&mut answer.suffix);
+        self.text(&std::mem::take(&mut answer.prefix));
+        self.text(head);
+        self.rows(answer);
+        self.text(end);
+        self.text(&suffix);
+    }
+
+    /// Logs without what is before and after them.
+    pub(crate) fn rows(&mut self, answer: LogsAnswer) {
+        self.bytes += answer.size();
         let mut writer = LogWriter::default();
         writer.own_levels = answer.own_levels;
         self.parts.push_back(Part::Logs(Box::new(Logs {
@@ -181,8 +201,6 @@ impl ResponseBody {
             is_first: true,
         })));
         self.held.push(answer.held);
-        self.text(close);
-        self.text(&answer.suffix);
     }
 
     pub(crate) fn bytes(&mut self, answer: BytesAnswer) {
@@ -192,6 +210,11 @@ impl ResponseBody {
             self.parts.push_back(Part::Base64(bytes));
         }
         self.own_text(answer.text);
+    }
+
+    /// The next bytes of a long answer; none at the end.
+    pub(crate) fn next_part(&mut self) -> Option<Vec<u8>> {
+        self.next_chunk(CHUNK_BYTES)
     }
 
     /// The next bytes to send: at least this many, or the rest.

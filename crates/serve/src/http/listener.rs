@@ -102,6 +102,7 @@ pub async fn listen(
     let ended = async { while open.join_next().await.is_some() {} };
     if tokio::time::timeout(within, ended).await.is_err() {
         tracing::warn!(
+            event = "connections_cut",
             open = open.len(),
             seconds = within.as_secs(),
             "connections cut"

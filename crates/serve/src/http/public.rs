@@ -21,7 +21,7 @@ use crate::http::panics;
 use crate::http::request_id::{REQUEST_ID, RequestIds};
 use crate::rest::logs::NEXT_CURSOR;
 use crate::rest::{
-    self, blocks, chains, logs, logs_of_chains, overview, projections, ranges, times,
+    self, blocks, chains, download, logs, logs_of_chains, overview, projections, ranges, times,
 };
 use crate::{console, fees, rpc};
 
@@ -49,6 +49,10 @@ fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
             get(blocks::get_transaction),
         ),
         ("/v1/chains/{chainId}/logs", get(logs::get_logs)),
+        (
+            "/v1/chains/{chainId}/logs/download",
+            get(download::download_logs),
+        ),
         ("/v1/logs", get(logs_of_chains::get_logs)),
         ("/v1/chains/{chainId}/ranges", get(ranges::get_ranges)),
         ("/v1/blocks/by-time", post(times::many)),

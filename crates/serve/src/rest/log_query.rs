@@ -33,6 +33,8 @@ pub(super) struct LogQuery {
     pub(super) trailer: bool,
     /// The chains of a request for several.
     pub(super) chains: Vec<String>,
+    /// The block and the index of the last log that a client has.
+    pub(super) after: Option<(u64, u32)>,
     /// All parameters as they were given.
     given: Vec<(String, String)>,
 }
@@ -65,6 +67,7 @@ impl LogQuery {
             format: LogFormat::List,
             trailer: true,
             chains: Vec::new(),
+            after: None,
             given: Vec::new(),
         };
         request.filter.limit = Some(LIMIT);
@@ -112,6 +115,7 @@ impl LogQuery {
                 self.format = LogFormat::parse(value).ok_or("want json, ndjson or csv")?;
             }
             "trailer" => self.trailer = boolean(value)?,
+            "after" => self.after = Some(place(value)?),
             "chains" => self.chains.extend(value.split(',').map(str::to_owned)),
             topic => {
                 let digit = topic.bytes().last().unwrap_or_default();
@@ -134,6 +138,28 @@ impl LogQuery {
             }
             _ => None,
         }
+    }
+
+    /// With the defaults of a download: all final blocks, as lines.
+    pub(super) fn for_download(mut self) -> Result<Self, ApiError> {
+        self.from.get_or_insert(End::Block(BlockTag::Earliest));
+        self.to.get_or_insert(End::Block(BlockTag::Finalized));
+        if !self.given.iter().any(|(name, _)| name == "format") {
+            self.format = LogFormat::Lines;
+        }
+        if self.format == LogFormat::List {
+            return Err(ApiError::params("format: want ndjson or csv"));
+        }
+        if self.after.is_some() && self.filter.cursor.is_some() {
+            let message = "after: the cursor says where the download continues, give one of them";
+            return Err(ApiError::params(message));
+        }
+        Ok(self)
+    }
+
+    /// Whether the answer continues another one.
+    pub(super) fn continues(&self) -> bool {
+        self.after.is_some() || self.filter.cursor.is_some()
     }
 
     /// All parameters, as a query string.
@@ -233,6 +259,20 @@ fn boolean(text: &str) -> Result<bool, String> {
         "false" => Ok(false),
         _ => Err("want true or false".to_owned()),
     }
+}
+
+/// A log as `block:index`, each in decimal or as 0x hex: as lines or tables have them.
+fn place(text: &str) -> Result<(u64, u32), String> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),
+        None if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+        _ => None,
+    };
+    let place = text.split_once(':').and_then(|(block, index)| {
+        let index = u32::try_from(number(index)?).ok()?;
+        Some((number(block)?, index))
+    });
+    place.ok_or_else(|| "want the block and the index of a log, as in 5:0 or 0x5:0x0".to_owned())
 }
 
 fn clause(values: Vec<Bytes>) -> Clause {

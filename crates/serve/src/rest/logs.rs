@@ -143,7 +143,7 @@ async fn written(
 }
 
 /// The last line of a whole answer: a JSON object without the fields of a log, or a comment of CSV.
-fn trailer(format: LogFormat, count: usize, cursor: Option<&str>) -> String {
+pub(super) fn trailer(format: LogFormat, count: usize, cursor: Option<&str>) -> String {
     match format {
         // It is whole where its brackets are.
         LogFormat::List => String::new(),

@@ -270,10 +270,13 @@ impl Rpc {
             .await
     }
 
+    pub async fn text(&self, place: &str) -> (u16, String) {
+        self.request(Request::get(place).body(Body::empty()).unwrap())
+            .await
+    }
+
     pub async fn get(&self, place: &str) -> (u16, Value) {
-        let (status, text) = self
-            .request(Request::get(place).body(Body::empty()).unwrap())
-            .await;
+        let (status, text) = self.text(place).await;
         let body = serde_json::from_str(&text);
         (status, body.unwrap_or_else(|_| panic!("{place}: {text}")))
     }

@@ -1,0 +1,262 @@
+//! Downloads of logs: whole, in parts of a page, and continued where they were cut.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
+use reqwest::header::{HeaderMap, IF_NONE_MATCH};
+use serde_json::Value;
+use support::rpc::Rpc;
+use support::{Bench, DEPTH_5, Running, serve};
+
+const BLOCKS: u64 = 600;
+const FINAL: u64 = BLOCKS - 5;
+
+struct Serving {
+    bench: Bench,
+    rpc: Rpc,
+    running: Running,
+    _server: RpcServer,
+}
+
+impl Serving {
+    /// A page has 97 logs at most: a download has many.
+    async fn start() -> Self {
+        let node = EvmNode::new(EvmSpec::tiny(611), BLOCKS);
+        let server = serve(&node, RpcOptions::default()).await;
+        let bench = Bench::new(&[server.url()], DEPTH_5);
+        let limits = r#""metricsPort": 0, "limits": { "results": 97 }"#;
+        bench.change(r#""metricsPort": 0"#, limits);
+        let running = bench.start();
+        let rpc = Rpc::new(bench.public());
+        rpc.until_head(BLOCKS).await;
+        bench.wait("the archive", || bench.head() == Some(FINAL));
+        Self {
+            bench,
+            rpc,
+            running,
+            _server: server,
+        }
+    }
+
+    async fn get(&self, path: &str) -> (u16, HeaderMap, String) {
+        let url = format!("{}/v1/chains/31337/{path}", self.rpc.base);
+        let answer = reqwest::get(url).await.unwrap();
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        (status, headers, answer.text().await.unwrap())
+    }
+
+    async fn download(&self, query: &str) -> String {
+        let (status, _, text) = self.get(&format!("logs/download?{query}")).await;
+        assert_eq!(status, 200, "{query}: {text}");
+        text
+    }
+
+    /// The same logs, page by page.
+    async fn pages(&self, query: &str) -> Vec<Value> {
+        let (mut logs, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let (status, _, text) = self.get(&format!("logs?limit=97&{query}{cursor}")).await;
+            assert_eq!(status, 200, "{text}");
+            let page: Value = serde_json::from_str(&text).unwrap();
+            logs.extend(page["logs"].as_array().unwrap().clone());
+            match page["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return logs,
+            }
+        }
+    }
+}
+
+/// The logs of a file, which is complete.
+fn logs_of(text: &str) -> Vec<Value> {
+    assert!(text.ends_with('\n'));
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut lines: Vec<Value> = lines.collect();
+    let last = lines.pop().unwrap();
+    assert_eq!(last["complete"], true, "{last}");
+    assert_eq!(last["count"], lines.len(), "{last}");
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_download_has_every_final_log_once() {
+    let serving = Serving::start().await;
+    let all = format!("fromBlock=0&toBlock={FINAL}");
+    let expected = serving.pages(&all).await;
+    assert!(
+        expected.len() > 20 * 97,
+        "{}: too few pages",
+        expected.len()
+    );
+    assert_eq!(logs_of(&serving.download("").await), expected);
+    let address = expected[0]["address"].as_str().unwrap();
+    let topic = expected[0]["topics"][0].as_str().unwrap();
+    for query in [
+        format!("{all}&order=desc"),
+        format!("fromBlock=100&toBlock=400&address={address}"),
+        format!("fromBlock=7&toBlock=7&topic0={topic}"),
+        format!("fromBlock=3&toBlock=590&order=desc&topic0={topic}"),
+        format!("fromBlock=3&toBlock=590&address=0x{}", "00".repeat(20)),
+    ] {
+        let pages = serving.pages(&query).await;
+        assert_eq!(logs_of(&serving.download(&query).await), pages, "{query}");
+    }
+
+    // A table has the names once, and a row for each log.
+    let (_, headers, table) = serving.get("logs/download?format=csv").await;
+    let name = format!("attachment; filename=\"chronolith-31337-logs-0-{FINAL}.csv\"");
+    assert_eq!(headers["content-disposition"], name.as_str());
+    assert_eq!(headers["content-type"], "text/csv; charset=utf-8");
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows.len(), expected.len() + 2);
+    let named = rows.iter().filter(|row| row.starts_with("blockNumber"));
+    assert_eq!(named.count(), 1);
+    let last = format!("#complete,count={},nextCursor=", expected.len());
+    assert_eq!(rows.last(), Some(&last.as_str()));
+
+    // It never changes where its blocks are named, and is not read again for a client that has it.
+    let (_, headers, _) = serving.get(&format!("logs/download?{all}")).await;
+    assert_eq!(
+        headers["cache-control"],
+        "public, max-age=31536000, immutable"
+    );
+    let url = format!("{}/v1/chains/31337/logs/download?{all}", serving.rpc.base);
+    let again = reqwest::Client::new()
+        .get(url)
+        .header(IF_NONE_MATCH, &headers["etag"]);
+    assert_eq!(again.send().await.unwrap().status(), 304);
+    serving.running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_download_continues_after_any_log() {
+    let serving = Serving::start().await;
+    let table = serving.download("format=csv").await;
+    let rows: Vec<&str> = table.lines().collect();
+    let place = |row: &str| {
+        let values: Vec<&str> = row.split(',').collect();
+        format!("{}:{}", values[0], values[5])
+    };
+    for at in [1, 96, 97, 98, rows.len() / 2, rows.len() - 2] {
+        let query = format!("format=csv&after={}", place(rows[at]));
+        let rest = serving.download(&query).await;
+        let rest: Vec<&str> = rest.lines().collect();
+        let (end, rest) = rest.split_last().unwrap();
+        assert_eq!(rest, &rows[at + 1..rows.len() - 1], "after row {at}");
+        assert!(end.starts_with(&format!("#complete,count={},", rest.len())));
+    }
+    let lines = serving.download("order=desc").await;
+    let lines: Vec<&str> = lines.lines().collect();
+    let log: Value = serde_json::from_str(lines[300]).unwrap();
+    let hex = |name: &str| log[name].as_str().unwrap().to_owned();
+    let query = format!(
+        "order=desc&after={}:{}",
+        hex("blockNumber"),
+        hex("logIndex")
+    );
+    let rest = serving.download(&query).await;
+    let rest: Vec<&str> = rest.lines().collect();
+    assert_eq!(rest[..rest.len() - 1], lines[301..lines.len() - 1]);
+    serving.running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_downloaded_is_refused_before_the_first_byte() {
+    let serving = Serving::start().await;
+    let newest = format!("toBlock={}", FINAL + 1);
+    for (query, status, words) in [
+        (newest.as_str(), 400, "the newest final block is 595"),
+        ("toBlock=latest", 400, "the newest final block is 595"),
+        ("format=json", 400, "want ndjson or csv"),
+        ("after=7", 400, "want the block and the index of a log"),
+        ("after=7:0&fromBlock=8", 400, "block 7, after whose log"),
+        ("limit=5", 400, "limit"),
+        ("after=7:0&cursor=7-0-00", 400, "cursor"),
+        ("fromBlock=9&toBlock=8", 400, "invalid block range"),
+    ] {
+        let (got, headers, text) = serving.get(&format!("logs/download?{query}")).await;
+        assert_eq!(got, status, "{query}: {text}");
+        assert_eq!(headers["content-type"], "application/problem+json");
+        assert!(text.contains(words), "{query}: {text}");
+    }
+    serving.running.stop();
+}
+
+/// Passes requests on, and cuts each answer after so many bytes more than the one before.
+fn cutting_proxy(to: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let cuts = Arc::new(AtomicUsize::new(0));
+    let counted = cuts.clone();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let cut = counted.load(Ordering::SeqCst);
+            let most = 700 + cut * 40_000;
+            if pass_on(client.unwrap(), to, most) {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    (address, cuts)
+}
+
+/// Whether the answer was cut.
+fn pass_on(mut client: TcpStream, to: SocketAddr, most: usize) -> bool {
+    let mut server = TcpStream::connect(to).unwrap();
+    let mut request = [0; 4_096];
+    let length = client.read(&mut request).unwrap();
+    server.write_all(&request[..length]).unwrap();
+    server.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer).unwrap();
+    let sent = answer.len().min(most);
+    client.write_all(&answer[..sent]).unwrap();
+    sent < answer.len()
+}
+
+/// The script of the documentation, word for word, behind a proxy that cuts every answer but the last.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_script_continues_until_the_file_is_complete() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        println!("skipped: there is no curl");
+        return;
+    }
+    let serving = Serving::start().await;
+    let docs = include_str!("../../../docs/api.md");
+    let start = docs.find("url='localhost:8080").unwrap();
+    let length = docs[start..].find("```").unwrap();
+    let public = serving.rpc.base.replace("http://", "");
+    let (proxy, cuts) = cutting_proxy(public.parse().unwrap());
+    let script = docs[start..start + length].replace("localhost:8080", &proxy.to_string());
+    let dir = serving.bench.dir.path().join("download");
+    std::fs::create_dir(&dir).unwrap();
+    let at = dir.clone();
+    let run = move || {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &script]).current_dir(at).output().unwrap()
+    };
+    let output = tokio::task::spawn_blocking(run).await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(cuts.load(Ordering::SeqCst) > 2, "nothing was cut");
+    let whole = serving.download("format=csv").await;
+    let rows = |text: &str| -> Vec<String> {
+        let rows = text.lines().filter(|row| !row.starts_with("#complete"));
+        rows.map(str::to_owned).collect()
+    };
+    let file = std::fs::read_to_string(dir.join("logs.csv")).unwrap();
+    assert_eq!(rows(&file), rows(&whole));
+    serving.running.stop();
+}

@@ -1,0 +1,317 @@
+//! `/v1/chains/{id}/logs/download`: all matching logs of final blocks in one answer of any size.
+//!
+//! Logs are read page by page, as the client takes them: an answer needs the memory of one page. It ends with a line
+//! that says that it is complete. One that is cut has no such line, and continues after the last log that arrived
+//! (`after`): final blocks do not change in between.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use chronolith_archive::Error as ArchiveError;
+use chronolith_model::{BlockRange, BlockRef, Cursor, LogFilter, Order};
+use futures::stream::try_unfold;
+use serde_json::json;
+
+use super::log_query::LogQuery;
+use super::logs::trailer;
+use super::{PathParams, chain, final_logs};
+use crate::chain::ServedChain;
+use crate::error::ApiError;
+use crate::fault::{Fault, Retry};
+use crate::http::answer_memory::MemoryReservation;
+use crate::http::body::{HeldMemory, LogFormat, LogsAnswer, ResponseBody};
+use crate::http::context::Context;
+use crate::logs::Page;
+use crate::view::View;
+
+const PARAMETERS: [&str; 14] = [
+    "fromBlock",
+    "toBlock",
+    "from",
+    "to",
+    "address",
+    "topic0",
+    "topic1",
+    "topic2",
+    "topic3",
+    "order",
+    "cursor",
+    "after",
+    "format",
+    "trailer",
+];
+/// How often a download that has begun waits for other queries and slow readers. Each wait takes seconds.
+const BUSY_MAX: usize = 60;
+
+pub(crate) async fn download_logs(
+    State(context): State<Context>,
+    PathParams(id): PathParams<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let query = LogQuery::parse(&context, query.as_deref(), &PARAMETERS)?.for_download()?;
+    let chain = context.served.find(chain(&context, &id)?.id);
+    let chain = chain.ok_or(Fault::Empty)?.clone();
+    let view = View::take(&chain).await?;
+    let tag = final_logs::tag(&view, &query, "download").await;
+    if let Some(known) = tag.as_ref().filter(|tag| tag.is_known(&headers)) {
+        return Ok(known.clone().not_modified());
+    }
+    let range = query.scope(&context, &view).await?.range;
+    let range = range.unwrap_or(BlockRange::new(0, 0));
+    check_final(&view, range)?;
+    let cursor = match query.after {
+        Some(place) => Some(cursor_at(&view, place).await?),
+        None => query.filter.cursor,
+    };
+    drop(view);
+    let rest = match &cursor {
+        Some(cursor) => rest_from(range, cursor, query.filter.order)?,
+        None => range,
+    };
+    let mut pages = Pages {
+        filter: LogFilter {
+            cursor,
+            limit: Some(context.limits.answers.results),
+            ..query.filter.clone()
+        },
+        context,
+        chain,
+        rest,
+        window: u64::MAX,
+    };
+    // Before the head of the answer, so that an error has its status.
+    let first = pages.next().await?;
+    let name = file_name(pages.chain.id, range, query.format);
+    let mut response = Download::new(pages, first, &query).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, query.format.content_type());
+    headers.insert(header::CONTENT_DISPOSITION, name);
+    if let Some(tag) = tag {
+        tag.put(&mut response);
+    }
+    Ok(response)
+}
+
+/// Blocks that may still be replaced are refused: a download takes long, and is continued later.
+fn check_final(view: &View<'_>, range: BlockRange) -> Result<(), ApiError> {
+    let Some(last) = range.end.checked_sub(1).filter(|_| !range.is_empty()) else {
+        return Ok(());
+    };
+    if view.is_final(last) {
+        return Ok(());
+    }
+    let finalized = view.finalized_head().map(|head| head.number);
+    let newest = finalized.map_or("no block is final yet".to_owned(), |number| {
+        format!("the newest final block is {number}")
+    });
+    let message = format!(
+        "toBlock: block {last} is not final, and only final blocks can be downloaded: {newest}; leave toBlock out to get all of them"
+    );
+    Err(ApiError::params(message).with(json!({ "finalized": finalized })))
+}
+
+/// The cursor after a log of a block.
+async fn cursor_at(view: &View<'_>, (number, log_index): (u64, u32)) -> Result<Cursor, ApiError> {
+    let unknown = || ApiError::params(format!("after: block {number} is not indexed"));
+    let clock = view.clock(number).await?.ok_or_else(unknown)?;
+    let block = BlockRef {
+        number,
+        hash: clock.hash,
+    };
+    Ok(Cursor { block, log_index })
+}
+
+/// The blocks of a range that a cursor leaves, with its own.
+fn rest_from(range: BlockRange, cursor: &Cursor, order: Order) -> Result<BlockRange, ApiError> {
+    let number = cursor.block.number;
+    if !range.contains(number) {
+        let message = format!(
+            "block {number}, after whose log the download continues, is not one of the requested blocks"
+        );
+        return Err(ApiError::params(message));
+    }
+    Ok(match order {
+        Order::Ascending => BlockRange::new(number, range.end),
+        Order::Descending => BlockRange::new(range.start, number + 1),
+    })
+}
+
+fn file_name(chain: u64, range: BlockRange, format: LogFormat) -> HeaderValue {
+    let (from, to) = (range.start, range.end.saturating_sub(1));
+    let end = match format {
+        LogFormat::Csv => "csv",
+        LogFormat::Lines | LogFormat::List => "ndjson",
+    };
+    let text = format!("attachment; filename=\"chronolith-{chain}-logs-{from}-{to}.{end}\"");
+    HeaderValue::try_from(text).expect("it is digits and letters")
+}
+
+/// Reads the logs of a range, page by page. A page that exceeds the budget of one query is read in smaller parts.
+struct Pages {
+    context: Context,
+    chain: Arc<ServedChain>,
+    /// With the cursor of the last page.
+    filter: LogFilter,
+    /// The blocks that are not read yet.
+    rest: BlockRange,
+    /// How many blocks one query may search.
+    window: u64,
+}
+
+struct LoadedPage {
+    page: Page,
+    held: MemoryReservation,
+}
+
+impl Pages {
+    /// The next logs; none at the end.
+    async fn next(&mut self) -> Result<Option<LoadedPage>, ApiError> {
+        while !self.rest.is_empty() {
+            let window = self.window();
+            match self.query(window).await {
+                Ok(loaded) => {
+                    self.advance(window, loaded.page.next)?;
+                    if !loaded.page.logs.is_empty() {
+                        return Ok(Some(loaded));
+                    }
+                }
+                Err(Fault::Archive(ArchiveError::TooLarge {
+                    fits: Some(fits), ..
+                })) if fits.len() < window.len() => {
+                    self.window = fits.len().max(1);
+                }
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`Self::next`], with patience: a download that has begun cannot be answered with "busy".
+    async fn next_when_free(&mut self) -> Result<Option<LoadedPage>, ApiError> {
+        for _ in 0..BUSY_MAX {
+            match self.next().await {
+                Err(error) if error.retry == Retry::LessBusy => {}
+                Err(error) if error.retry == Retry::NewerState => {
+                    self.chain.archive.refresh().await?;
+                    return self.next().await;
+                }
+                done => return done,
+            }
+        }
+        self.next().await
+    }
+
+    /// The blocks that the next query searches.
+    fn window(&self) -> BlockRange {
+        let blocks = self.window.min(self.rest.len());
+        match self.filter.order {
+            Order::Ascending => BlockRange::new(self.rest.start, self.rest.start + blocks),
+            Order::Descending => BlockRange::new(self.rest.end - blocks, self.rest.end),
+        }
+    }
+
+    async fn query(&self, window: BlockRange) -> Result<LoadedPage, Fault> {
+        let view = View::take(&self.chain).await?;
+        let (page, held) = self.context.query(&view, window, &self.filter).await?;
+        Ok(LoadedPage { page, held })
+    }
+
+    /// Continues after a page of these blocks.
+    fn advance(&mut self, window: BlockRange, next: Option<Cursor>) -> Result<(), ApiError> {
+        let order = self.filter.order;
+        self.rest = match (&next, order) {
+            (Some(cursor), _) => rest_from(self.rest, cursor, order)?,
+            (None, Order::Ascending) => BlockRange::new(window.end, self.rest.end),
+            (None, Order::Descending) => BlockRange::new(self.rest.start, window.start),
+        };
+        if next.is_none() {
+            self.window = self.window.saturating_mul(2);
+        }
+        self.filter.cursor = next;
+        Ok(())
+    }
+}
+
+/// A download on its way.
+struct Download {
+    pages: Pages,
+    /// What is left of the page that is being sent.
+    page: ResponseBody,
+    held: HeldMemory,
+    format: LogFormat,
+    has_trailer: bool,
+    count: usize,
+    has_ended: bool,
+}
+
+impl Download {
+    fn new(pages: Pages, first: Option<LoadedPage>, query: &LogQuery) -> Self {
+        let mut download = Self {
+            pages,
+            page: ResponseBody::default(),
+            held: HeldMemory::new(MemoryReservation::default()),
+            format: query.format,
+            has_trailer: query.trailer,
+            count: 0,
+            has_ended: false,
+        };
+        // A part that continues another one is appended to it.
+        if !query.continues() {
+            download.page.text(query.format.head());
+        }
+        download.put(first);
+        download
+    }
+
+    /// Writes a page, or the end.
+    fn put(&mut self, loaded: Option<LoadedPage>) {
+        let Some(LoadedPage { page, held }) = loaded else {
+            self.has_ended = true;
+            if self.has_trailer {
+                let trailer = trailer(self.format, self.count, None);
+                self.page.text(trailer.as_bytes());
+            }
+            return;
+        };
+        self.count += page.logs.len();
+        self.held = HeldMemory::new(held);
+        self.page.rows(LogsAnswer {
+            logs: page.logs,
+            format: self.format,
+            own_levels: self.pages.chain.stellar().is_some(),
+            ..LogsAnswer::default()
+        });
+    }
+
+    /// The next bytes to send; none at the end. The caller drops the answer at an error, so that the client sees
+    /// that it was cut.
+    async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        // The next bytes may always be there: other connections of the thread get their turn.
+        tokio::task::yield_now().await;
+        loop {
+            if let Some(chunk) = self.page.next_part() {
+                return Ok(Some(self.held.hold(chunk)));
+            }
+            if self.has_ended {
+                return Ok(None);
+            }
+            let loaded = self.pages.next_when_free().await?;
+            self.put(loaded);
+        }
+    }
+
+    fn into_response(self) -> Response {
+        let chunks = try_unfold(self, |mut download| async move {
+            let chunk = download.next().await;
+            if let Err(error) = &chunk {
+                tracing::warn!(chain = download.pages.chain.id, %error, "download cut");
+            }
+            chunk.map(|chunk| chunk.map(|chunk| (chunk, download)))
+        });
+        Body::from_stream(chunks).into_response()
+    }
+}
