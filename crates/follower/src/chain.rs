@@ -44,10 +44,12 @@ pub enum Severity {
 pub struct Status {
     /// The source's newest block, and when it was seen to be that.
     pub source_head: Option<(BlockRef, Instant)>,
-    /// The blocks that are missing below the head and will be fetched.
+    /// The blocks that are missing below the head and will be fetched, and what everybody may read of them.
     pub gaps: Option<String>,
-    /// Why ingest makes no progress.
+    pub public_gaps: Option<String>,
+    /// Why ingest makes no progress, and what everybody may read of it.
     pub error: Option<String>,
+    pub public_error: Option<String>,
     /// When a round last succeeded.
     pub last_success: Option<Instant>,
     /// Since when a request for the heads has waited for its answer.
@@ -58,6 +60,13 @@ pub struct Status {
 }
 
 impl Status {
+    /// Sets the error, with what everybody may read of it; returns the one before.
+    pub fn set_error(&mut self, error: Option<(String, String)>) -> Option<String> {
+        let (text, public) = error.unzip();
+        self.public_error = public;
+        std::mem::replace(&mut self.error, text)
+    }
+
     /// A message for a source that has not answered for long. Its own timeouts come much later.
     pub fn unanswered(&self, now: Instant) -> Option<String> {
         let waited = now.saturating_duration_since(self.request_started?);

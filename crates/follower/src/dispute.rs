@@ -34,7 +34,7 @@ pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), Fol
     let second = others.iter().find(|one| &*one.endpoint != contradicted_by);
     let alone = chain.source.endpoints().len() == 1;
     let Some(other) = second.or(others.first().filter(|_| alone)) else {
-        return Err(FollowError::Unsettled(format!(
+        return Err(FollowError::Disagreement(format!(
             "block {number} is final here, but {contradicted_by} reports another chain: waiting for a second endpoint to say which is right"
         )));
     };

@@ -320,13 +320,15 @@ pub async fn finalize(chain: &Chain, seen: &Observation) -> Result<(), FollowErr
 /// Blocks may come without any becoming final: the status and the log say why.
 fn report_stall(chain: &Chain) {
     let stall = chain.window().tracker.stalled(now());
-    let reason = stall.map(|stall| match &chain.l1 {
+    let both = stall.map(|stall| match &chain.l1 {
         Some(l1) if matches!(stall, Stall::L1Silent { .. }) => {
-            format!("{stall}: {}", l1.reason())
+            let (reason, public) = l1.reason();
+            (format!("{stall}: {reason}"), format!("{stall}: {public}"))
         }
-        _ => stall.to_string(),
+        _ => (stall.to_string(), stall.to_string()),
     });
-    let before = std::mem::replace(&mut chain.status().error, reason.clone());
+    let reason = both.as_ref().map(|(reason, _)| reason.clone());
+    let before = chain.status().set_error(both);
     let name = &chain.settings.name;
     // What L1 says of itself changes while it is silent; that it is silent is logged once.
     let known = |stall: &Stall| {
@@ -374,7 +376,7 @@ pub fn report(chain: &Chain, error: &FollowError) {
     let message = error.to_string();
     let (again, severity) = {
         let mut status = chain.status();
-        let known = status.error.replace(message.clone());
+        let known = status.set_error(Some((message.clone(), error.public_text())));
         let since = *status.failing_since.get_or_insert_with(Instant::now);
         let severity = severity(error, since.elapsed());
         let before = status.logged_as.replace(severity);

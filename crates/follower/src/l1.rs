@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock::now;
-use crate::error::FollowError;
+use crate::error::{FollowError, of_source};
 use crate::settings::{FollowSettings, L1Settings};
 
 /// Blocks of L1 that a second may bring at most, and how many more are forgiven.
@@ -201,16 +201,23 @@ impl L1 {
         seen.is_some_and(|seen| seen.elapsed() <= Duration::from_secs(seconds))
     }
 
-    /// Why it is silent, as far as that is known.
-    pub fn reason(&self) -> String {
+    /// Why it is silent, as far as that is known, and what everybody may read of it.
+    pub fn reason(&self) -> (String, String) {
         let endpoints = self.source.endpoints();
         let down = endpoints.iter().find(|endpoint| endpoint.backing_off);
-        let error = down.and_then(|endpoint| endpoint.last_error.clone());
+        let error = down.and_then(|endpoint| {
+            let public = endpoint.last_failure.map(of_source).unwrap_or_default();
+            Some((endpoint.last_error.clone()?, public))
+        });
         let (id, head) = (self.chain_id, self.state.lock().head.map(|(head, _)| head));
+        let both = |text: String| (text.clone(), text);
         match (error, head) {
-            (Some(error), _) => format!("chain {id}: {error}"),
-            (None, Some(head)) => format!("chain {id}: its head stands at {head}"),
-            (None, None) => format!("chain {id}: it has not answered yet"),
+            (Some((error, public)), _) => (
+                format!("chain {id}: {error}"),
+                format!("chain {id}: {public}"),
+            ),
+            (None, Some(head)) => both(format!("chain {id}: its head stands at {head}")),
+            (None, None) => both(format!("chain {id}: it has not answered yet")),
         }
     }
 

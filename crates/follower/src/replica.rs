@@ -68,7 +68,7 @@ async fn rounds(chain: &Chain) {
             Ok(()) => {
                 let mut status = chain.status();
                 status.last_success = Some(Instant::now());
-                status.error = None;
+                status.set_error(None);
             }
             Err(error) => report(chain, &error),
         }

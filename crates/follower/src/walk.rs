@@ -336,7 +336,7 @@ async fn violation(chain: &Chain, one: &Fetched) -> FollowError {
         .source
         .report_bad(&one.endpoint, one.block.clock.block_ref(), what);
     let number = one.block.clock.number;
-    FollowError::Unsettled(format!(
+    FollowError::Disagreement(format!(
         "block {number}: {what} (endpoint={})",
         one.endpoint
     ))

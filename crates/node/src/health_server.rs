@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use chronolith_archive::Health;
-use chronolith_follower::chain::Chain;
+use chronolith_follower::chain::{Chain, Status};
+use chronolith_follower::error::of_source;
 use chronolith_follower::l1::L1;
 use chronolith_model::{Scope, ScopeEntry};
 use chronolith_projection_fees as fees;
 use chronolith_serve::health::{
-    ChainHealth, ConnectionState, DroppedRuleHealth, InclusionHealth, L1Health, Probe, RpcHealth,
+    ChainHealth, ConnectionState, DroppedRuleHealth, InclusionHealth, L1Health, Probe, PublicTexts,
+    RpcHealth,
 };
 use chronolith_serve::http::{ConnectionLimits, Drain, Metrics, health_router, listen};
-use chronolith_source::{DroppedRule, Subscription};
+use chronolith_source::{DroppedRule, EndpointReport, FailureClass, Subscription};
 use const_hex::encode_prefixed;
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -76,25 +78,25 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
         Health::Halted(halt) => Some(halt.reason.clone()),
         _ => None,
     };
-    // A round may try for long before it fails: meanwhile the endpoints know more.
-    let failing = endpoints.iter().filter(|endpoint| endpoint.backing_off);
-    let mut failing = failing.filter_map(|endpoint| endpoint.last_error.as_deref());
-    let failing = failing.next();
+    let failing = first_failing(&endpoints);
     let unanswered = status.unanswered(Instant::now());
     let unanswered = unanswered.filter(|_| failing.is_none());
-    // New blocks may come in time while history, or that of a projection, has gaps.
-    let failed_jobs = chain.projected.failed_jobs();
-    let error = unanswered.as_deref().or(status.error.as_deref());
-    let error = error.or(status.gaps.as_deref());
-    let error = error.or(failed_jobs.as_deref()).map(without_paths);
+    let error = error_of(chain, &status, unanswered.as_deref());
+    let (error, public_error) = error.unzip();
+    let (failing, public_failing) = failing.unzip();
     let since_good = status.last_success.map(|at| at.elapsed());
-    let not_ready_reason = why_not_ready(&Facts {
-        halt: halt.as_deref(),
-        since_good,
-        poll: chain.settings.poll,
-        error: error.as_deref().or(failing),
-    });
+    let why_with = |error: Option<&str>| {
+        why_not_ready(&Facts {
+            halt: halt.as_deref(),
+            since_good,
+            poll: chain.settings.poll,
+            error,
+        })
+    };
+    let not_ready_reason = why_with(error.as_deref().or(failing.as_deref()));
     let not_ready_reason = not_ready_reason.or_else(|| chain.projected.not_ready());
+    let public_reason = why_with(public_error.as_deref().or(public_failing.as_deref()));
+    let public_reason = public_reason.or_else(|| chain.projected.not_ready());
     let halted = halt.is_some();
     let paused_reason = halt.or_else(|| chain.projected.paused());
     let seen = status.source_head.map(|(block, _)| block.number);
@@ -102,23 +104,16 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
     ChainHealth {
         version: chain.projected.version(),
         topics_watching: topics_watched(&chain.settings),
-        rpc: RpcHealth {
-            http: if up {
-                ConnectionState::Healthy
-            } else {
-                ConnectionState::Down
-            },
-            ws: match chain.source.subscription() {
-                Subscription::Off => ConnectionState::Off,
-                Subscription::Connecting(_) => ConnectionState::Connecting,
-                Subscription::Connected => ConnectionState::Healthy,
-            },
-        },
+        rpc: rpc_health(up, &chain.source.subscription()),
         queue_depth: waiting,
         paused: paused_reason.is_some(),
         halted,
         paused_reason,
         error,
+        public: PublicTexts {
+            error: public_error,
+            not_ready_reason: public_reason,
+        },
         dropped_rules: dropped_rules(chain),
         not_ready_reason,
         last_success_seconds: since_good.map(|since| since.as_secs()),
@@ -134,6 +129,55 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
         projections: chain.projected.health(),
         ..ChainHealth::new(chain.settings.chain_id, &chain.settings.name)
     }
+}
+
+fn rpc_health(is_up: bool, subscription: &Subscription) -> RpcHealth {
+    RpcHealth {
+        http: match is_up {
+            true => ConnectionState::Healthy,
+            false => ConnectionState::Down,
+        },
+        ws: match subscription {
+            Subscription::Off => ConnectionState::Off,
+            Subscription::Connecting(_) => ConnectionState::Connecting,
+            Subscription::Connected => ConnectionState::Healthy,
+        },
+    }
+}
+
+/// The last failure of the first endpoint that fails, with what everybody may read of it: a round may try for long
+/// before it fails, and meanwhile the endpoints know more.
+fn first_failing(endpoints: &[EndpointReport]) -> Option<(String, String)> {
+    let failing = endpoints.iter().filter(|endpoint| endpoint.backing_off);
+    let mut failing = failing.filter_map(|endpoint| {
+        let class = endpoint.last_failure.unwrap_or(FailureClass::Other);
+        Some((endpoint.last_error.clone()?, of_source(class)))
+    });
+    failing.next()
+}
+
+/// What is wrong with a chain, and what everybody may read of it. New blocks may come in time while history, or that
+/// of a projection, has gaps.
+fn error_of(
+    chain: &RunningChain,
+    status: &Status,
+    unanswered: Option<&str>,
+) -> Option<(String, String)> {
+    let same = |text: &str| (text.to_owned(), text.to_owned());
+    let unknown = || "an error: see the log".to_owned();
+    let public = |public: &Option<String>| public.clone().unwrap_or_else(unknown);
+    let told = status
+        .error
+        .clone()
+        .map(|error| (error, public(&status.public_error)));
+    let gaps = status
+        .gaps
+        .clone()
+        .map(|gaps| (gaps, public(&status.public_gaps)));
+    let failed_jobs = chain.projected.failed_jobs();
+    let error = unanswered.map(same).or(told).or(gaps);
+    let error = error.or(failed_jobs.as_deref().map(same));
+    error.map(|(error, public)| (without_paths(&error), public))
 }
 
 fn dropped_rules(chain: &Chain) -> Vec<DroppedRuleHealth> {

@@ -114,7 +114,8 @@ pub(crate) fn ranges_dto(ranges: &Ranges) -> ChainRanges {
     }
 }
 
-fn endpoint(report: EndpointReport) -> EndpointHealth {
+/// An endpoint as operators see it.
+pub(crate) fn endpoint(report: EndpointReport) -> EndpointHealth {
     EndpointHealth {
         name: report.name,
         state: if report.backing_off {
@@ -123,6 +124,7 @@ fn endpoint(report: EndpointReport) -> EndpointHealth {
             EndpointState::Healthy
         },
         last_error: report.last_error,
+        last_failure: report.last_failure.map(|class| class.to_string()),
         requests: report.requests,
         failures: report.failures,
     }

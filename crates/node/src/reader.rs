@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use chronolith_archive::{Archive, Health};
+use chronolith_archive::{Archive, Error as ArchiveError, Health};
 use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_follower::chain::open_reader;
+use chronolith_follower::error::of_archive;
 use chronolith_follower::location::ArchiveLocation;
 use chronolith_follower::ranges::Ranges;
 use chronolith_follower::replica::REFRESH_EVERY;
@@ -17,7 +18,7 @@ use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_serve::chain::{
     ChainRanges, ChainStatus, EndpointHealth, Ingested, Reorg, ServedChain,
 };
-use chronolith_serve::health::{ChainHealth, Probe};
+use chronolith_serve::health::{ChainHealth, Probe, PublicTexts};
 use chronolith_serve::http::Drain;
 use parking_lot::Mutex;
 
@@ -41,6 +42,7 @@ pub(crate) struct Reader {
 struct Looked {
     good: Option<Instant>,
     error: Option<String>,
+    public_error: Option<String>,
 }
 
 impl Reader {
@@ -51,7 +53,7 @@ impl Reader {
             archive,
             looked: Mutex::new(Looked {
                 good: Some(Instant::now()),
-                error: None,
+                ..Looked::default()
             }),
             notes: place.notes().to_owned(),
             ranges: Mutex::default(),
@@ -66,7 +68,7 @@ impl Reader {
     pub(crate) async fn refresh(&self) {
         loop {
             let refreshed = self.archive.refresh().await;
-            self.note(refreshed.err().map(|error| error.to_string()));
+            self.note(refreshed.err());
             self.look().await;
             tokio::time::sleep(REFRESH_EVERY).await;
         }
@@ -85,8 +87,10 @@ impl Reader {
         *self.ranges.lock() = Some(ranges);
     }
 
-    fn note(&self, error: Option<String>) {
+    fn note(&self, error: Option<ArchiveError>) {
         let mut looked = self.looked.lock();
+        looked.public_error = error.as_ref().map(of_archive);
+        let error = error.map(|error| error.to_string());
         if error.is_none() {
             looked.good = Some(Instant::now());
         }
@@ -131,17 +135,24 @@ impl ChainStatus for Reader {
         };
         let error = looked.error.as_deref().map(without_paths);
         let since_good = looked.good.map(|at| at.elapsed());
+        // A halted archive is served as before: only its writer is stopped.
+        let why_with = |error: Option<&str>| {
+            why_not_ready(&Facts {
+                halt: None,
+                since_good,
+                poll: REFRESH_EVERY,
+                error,
+            })
+        };
         let head = report.head.map(|head| head.number);
         ChainHealth {
             paused: halt.is_some(),
             halted: halt.is_some(),
-            // A halted archive is served as before: only its writer is stopped.
-            not_ready_reason: why_not_ready(&Facts {
-                halt: None,
-                since_good,
-                poll: REFRESH_EVERY,
-                error: error.as_deref(),
-            }),
+            not_ready_reason: why_with(error.as_deref()),
+            public: PublicTexts {
+                not_ready_reason: why_with(looked.public_error.as_deref()),
+                error: looked.public_error,
+            },
             paused_reason: halt,
             error,
             last_success_seconds: since_good.map(|since| since.as_secs()),

@@ -59,7 +59,10 @@ async fn state_and_health_say_which_rules_were_dropped() {
     );
     let (_, health) = bench.operations("/health").await;
     let health: Value = serde_json::from_str(&health).unwrap();
-    assert_eq!(&health["chains"][0]["droppedRules"], &shown["droppedRules"]);
+    // Details may have names that the endpoint chose: they are for operators.
+    let mut public = shown["droppedRules"].clone();
+    public[0]["what"] = json!("see `chronolith state`");
+    assert_eq!(health["chains"][0]["droppedRules"], public);
     running.stop();
     // It is a matter of the process: none runs.
     let shown = bench.json(&["state", "--json"])[0].clone();

@@ -202,7 +202,10 @@ async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
         .await;
     let waits = health_of(&health, 31_338);
     let reports = |field: &str, what: &str| waits[field].as_str().unwrap().contains(what);
-    assert!(reports("error", "cannot connect"), "{waits}");
+    assert!(
+        reports("error", "the source failed: unreachable"),
+        "{waits}"
+    );
     assert!(reports("notReadyReason", "since the start"), "{waits}");
     assert_eq!(waits["lastBackfillBlock"], 35);
     let states = bench.json(&["state", "--json"]);
@@ -223,7 +226,7 @@ async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
     let wrong = serve_again(at, &other).await;
     let refused = |_, health: &Value| {
         let error = health_of(health, 31_338)["error"].as_str();
-        error.is_some_and(|error| error.contains("another chain"))
+        error.is_some_and(|error| error.contains("settings do not fit"))
     };
     bench
         .until_health("that the chain is another one", refused)

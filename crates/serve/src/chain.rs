@@ -110,12 +110,15 @@ pub struct ChainRanges {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Endpoint")]
 pub struct EndpointHealth {
-    /// The end of its host: the labels before the last two may be a key.
+    /// `endpoint 1` for the first one of the settings, and so on. Operators see the end of its host instead.
     pub name: String,
     /// `cooling` while other endpoints get its requests, until a pause is over.
     pub state: EndpointState,
-    /// The last failure.
+    /// The kind of the last failure, such as `rate limited`, `timed out` or `HTTP 401`. Operators see its text instead.
     pub last_error: Option<String>,
+    /// The kind of the last failure, as everybody sees it.
+    #[serde(skip)]
+    pub last_failure: Option<String>,
     /// Requests sent.
     pub requests: u64,
     /// Requests that failed.

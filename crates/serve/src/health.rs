@@ -8,6 +8,11 @@ use serde::Serialize;
 use crate::names::{ChainId, id_as_json};
 use crate::renamed::describe_old_names;
 
+/// What is shown instead of an error that may quote a provider, or name a machine.
+const HIDDEN_ERROR: &str = "an error: see `chronolith state` or the log";
+/// The same of details.
+const HIDDEN_DETAIL: &str = "see `chronolith state`";
+
 /// The health of a chain.
 // The requirements prescribe the names of most fields.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -32,6 +37,9 @@ pub struct ChainHealth {
     /// Whether the archive is the reason. A paused projection halts no chain.
     #[serde(skip)]
     pub halted: bool,
+    /// What everybody may read instead of some of the texts.
+    #[serde(skip)]
+    pub public: PublicTexts,
     /// Why it is paused.
     pub paused_reason: Option<String>,
     /// The current error.
@@ -59,6 +67,13 @@ pub struct ChainHealth {
     pub projections: Option<ProjectionsHealth>,
 }
 
+/// Texts of a chain's health without words and hosts of providers. A text that has none here is not public.
+#[derive(Clone, Debug, Default)]
+pub struct PublicTexts {
+    pub error: Option<String>,
+    pub not_ready_reason: Option<String>,
+}
+
 /// A verification rule that is no longer applied.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "DroppedRule")]
@@ -67,7 +82,7 @@ pub struct DroppedRuleHealth {
     pub rule: &'static str,
     /// The block that failed it.
     pub block: u64,
-    /// How it failed.
+    /// How it failed: for operators.
     pub what: String,
 }
 
@@ -168,21 +183,38 @@ impl ChainHealth {
         self.not_ready_reason.is_none()
     }
 
-    /// Without what only operators may see: errors of the database, and host names.
+    /// Without words and hosts of providers: for listeners without a token.
     #[must_use]
-    pub(crate) fn redacted(mut self) -> Self {
-        if let Some(projections) = &mut self.projections {
+    pub(crate) fn without_providers(mut self) -> Self {
+        let public = std::mem::take(&mut self.public);
+        let instead = |text: Option<String>, public: Option<String>| {
+            text.map(|_| public.unwrap_or_else(|| HIDDEN_ERROR.to_owned()))
+        };
+        self.error = instead(self.error, public.error);
+        self.not_ready_reason = instead(self.not_ready_reason, public.not_ready_reason);
+        for rule in &mut self.dropped_rules {
+            // It may have names of fields, which are as the endpoint sent them.
+            HIDDEN_DETAIL.clone_into(&mut rule.what);
+        }
+        self
+    }
+
+    /// Without errors of the database and host names either: for everybody.
+    #[must_use]
+    pub(crate) fn redacted(self) -> Self {
+        let mut health = self.without_providers();
+        if let Some(projections) = &mut health.projections {
             if let Some(message) = projections.error.take() {
                 let hidden = "the database has an error: see the log";
-                let reason = self.not_ready_reason.take();
-                self.not_ready_reason = reason.map(|reason| reason.replace(&message, hidden));
+                let reason = health.not_ready_reason.take();
+                health.not_ready_reason = reason.map(|reason| reason.replace(&message, hidden));
                 projections.error = Some(hidden.to_owned());
             }
             for lock in &mut projections.locks {
                 lock.holder = lock.holder.take().map(without_host);
             }
         }
-        self
+        health
     }
 }
 

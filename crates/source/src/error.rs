@@ -5,6 +5,7 @@ use std::time::Duration;
 use chronolith_model::{ErrorKind, Hash32};
 
 use crate::evm::Rule;
+use crate::failure::FailureClass;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -36,6 +37,8 @@ pub enum Error {
     Unavailable {
         endpoint: String,
         reason: String,
+        /// What everybody may read of the reason.
+        class: FailureClass,
         /// The pause that it requested.
         retry_after: Option<Duration>,
     },
@@ -91,7 +94,33 @@ impl Error {
         Self::Unavailable {
             endpoint: endpoint.to_owned(),
             reason: reason.into(),
+            class: FailureClass::Other,
             retry_after: None,
+        }
+    }
+
+    /// The same with another class, where it is one about no answer.
+    pub(crate) fn classed(mut self, of: FailureClass) -> Self {
+        if let Self::Unavailable { class, .. } = &mut self {
+            *class = of;
+        }
+        self
+    }
+
+    /// What everybody may read of it.
+    #[must_use]
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::Invalid(_) => FailureClass::InvalidSettings,
+            Self::WrongChain { .. } | Self::WrongGenesis { .. } => FailureClass::WrongChain,
+            Self::Unavailable { class, .. } => *class,
+            Self::Stuck { .. } => FailureClass::Stopped,
+            Self::NoMethod { .. } => FailureClass::MissingMethod,
+            Self::TooLarge { .. } => FailureClass::TooLarge,
+            Self::Missing { .. } => FailureClass::MissingBlock,
+            Self::Inconsistent { .. } | Self::RuleFailed { .. } => FailureClass::WrongAnswer,
+            Self::Unproven { .. } => FailureClass::Unproven,
+            Self::Exhausted(last) => last.class(),
         }
     }
 

@@ -28,6 +28,7 @@ mod wire;
 mod source;
 
 pub(crate) use headers::Headers;
+pub(crate) use hint::class_of;
 pub use oddity::Oddity;
 pub use probe::{Probed, Prober, Recorded};
 pub use ranges::RangeSettings;

@@ -10,6 +10,8 @@ use chronolith_model::BlockMeta;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
+use crate::failure::FailureClass;
+use crate::jsonrpc::secrets::Secrets;
 use crate::meters::{Meters, Outcome};
 use crate::source::EndpointBlock;
 
@@ -18,7 +20,7 @@ const TEXT_BYTES_MAX: usize = 1_000;
 
 #[derive(Clone, Debug)]
 pub struct EndpointReport {
-    /// Its host, without what may be a key.
+    /// Its host, without what may be a key: for operators.
     pub name: String,
     pub requests: u64,
     pub failures: u64,
@@ -26,8 +28,10 @@ pub struct EndpointReport {
     pub inconsistencies: u64,
     /// Whether it is passed over for now: it is backing off or suspended.
     pub backing_off: bool,
-    /// The last failure.
+    /// The last failure, for operators: it may have words of the provider.
     pub last_error: Option<String>,
+    /// What everybody may read of it.
+    pub last_failure: Option<FailureClass>,
 }
 
 /// The health of one endpoint, and its metrics.
@@ -35,6 +39,7 @@ pub struct EndpointReport {
 pub(crate) struct Health {
     pub(crate) name: Arc<str>,
     pub(crate) meters: Meters,
+    hidden: Secrets,
     counts: Mutex<Counts>,
 }
 
@@ -45,6 +50,7 @@ struct Counts {
     inconsistencies: u64,
     has_failed_last: bool,
     last_error: Option<String>,
+    last_failure: Option<FailureClass>,
 }
 
 impl Health {
@@ -52,8 +58,22 @@ impl Health {
         Self {
             name: name.into(),
             meters: Meters::new(chain_id, name),
+            hidden: Secrets::default(),
             counts: Mutex::default(),
         }
+    }
+
+    /// No text that is kept, reported or logged has these.
+    pub(crate) fn hiding(self, secrets: Secrets) -> Self {
+        Self {
+            hidden: secrets,
+            ..self
+        }
+    }
+
+    /// A text without what may be a key.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        self.hidden.hide(text)
     }
 
     pub(crate) fn requested(&self) {
@@ -68,16 +88,18 @@ impl Health {
     pub(crate) fn failed(&self, error: &Error) {
         let mut counts = self.counts.lock();
         counts.failures += 1;
-        counts.last_error = Some(cut(error.to_string()));
+        counts.last_error = Some(cut(self.hide(&error.to_string())));
+        counts.last_failure = Some(error.class());
     }
 
     /// Counts a contradiction with itself or with others, and warns of it.
     pub(crate) fn report_bad(&self, what: &str) {
-        let what = cut(what.to_owned());
+        let what = cut(self.hide(what));
         tracing::warn!(event = "endpoint_inconsistent", endpoint = %self.name, %what, "endpoint contradicts itself or others");
         let mut counts = self.counts.lock();
         counts.inconsistencies += 1;
         counts.last_error = Some(what);
+        counts.last_failure = Some(FailureClass::WrongAnswer);
     }
 
     /// Counts a request to a lake or a core. What is not there yet is an answer.
@@ -110,6 +132,7 @@ impl Health {
             inconsistencies: counts.inconsistencies,
             backing_off,
             last_error: counts.last_error.clone(),
+            last_failure: counts.last_failure,
         }
     }
 
@@ -123,13 +146,13 @@ impl Health {
     }
 
     pub(crate) fn unavailable(&self, reason: impl Into<String>) -> Error {
-        Error::unavailable(&self.name, reason)
+        Error::unavailable(&self.name, self.hide(&reason.into()))
     }
 
     pub(crate) fn stuck(&self, reason: impl Into<String>) -> Error {
         Error::Stuck {
             endpoint: self.name.to_string(),
-            reason: reason.into(),
+            reason: self.hide(&reason.into()),
         }
     }
 
@@ -143,13 +166,13 @@ impl Health {
     pub(crate) fn too_large(&self, reason: impl Into<String>) -> Error {
         Error::TooLarge {
             endpoint: self.name.to_string(),
-            reason: reason.into(),
+            reason: self.hide(&reason.into()),
             hint: None,
         }
     }
 
     pub(crate) fn inconsistent(&self, number: u64, what: impl Into<String>) -> Error {
-        Error::inconsistent(&self.name, number, what)
+        Error::inconsistent(&self.name, number, self.hide(&what.into()))
     }
 }
 

@@ -7,7 +7,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 use tokio::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::failure::FailureClass;
 use crate::health::Health;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,6 +44,12 @@ pub(crate) fn reason_of(error: &reqwest::Error) -> &'static str {
     }
 }
 
+/// The error of a request that had no answer, or only a part of it.
+pub(crate) fn connection_failed(health: &Health, error: &reqwest::Error) -> Error {
+    let class = FailureClass::of_http(error);
+    health.unavailable(reason_of(error)).classed(class)
+}
+
 /// The bytes of an answer.
 ///
 /// # Errors
@@ -55,7 +62,7 @@ pub(crate) async fn read(
     let stated = response.content_length().unwrap_or(0);
     let mut bytes = Vec::with_capacity(stated.min(bytes_max).min(READ_AHEAD_MAX) as usize);
     let began = Instant::now();
-    let failed = |error| health.unavailable(reason_of(&error));
+    let failed = |error| connection_failed(health, &error);
     while let Some(part) = response.chunk().await.map_err(failed)? {
         if bytes.len() as u64 + part.len() as u64 > bytes_max {
             return Err(health.too_large(format!("answer longer than {bytes_max} bytes")));
@@ -63,7 +70,8 @@ pub(crate) async fn read(
         health.received(part.len());
         bytes.extend_from_slice(&part);
         if is_too_slow(began.elapsed(), bytes.len()) {
-            return Err(health.unavailable("the answer comes too slowly"));
+            let slow = health.unavailable("the answer comes too slowly");
+            return Err(slow.classed(FailureClass::TimedOut));
         }
     }
     Ok(bytes)

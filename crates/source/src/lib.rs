@@ -7,6 +7,7 @@
 mod backoff;
 mod error;
 pub mod evm;
+mod failure;
 mod health;
 mod http;
 mod hybrid;
@@ -20,6 +21,7 @@ pub mod stellar;
 pub use backoff::Backoff;
 pub use error::{Error, Result};
 pub use evm::chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis};
+pub use failure::FailureClass;
 pub use health::EndpointReport;
 pub use hybrid::JointSource;
 pub use jsonrpc::settings::EndpointSettings;

@@ -160,7 +160,7 @@ fn check_link(
     let what = "its successor names another parent";
     source.report_bad(&before.endpoint, block, what);
     let number = block.number;
-    Err(FollowError::Unsettled(format!(
+    Err(FollowError::Disagreement(format!(
         "block {number}: {what} (endpoint={})",
         before.endpoint
     )))
@@ -227,7 +227,7 @@ async fn append(
         Ok(IngestOutcome::ContentConflict { block, .. }) => {
             let what = "the same block with other content";
             chain.source.report_bad(endpoint, block, what);
-            Err(FollowError::Unsettled(format!(
+            Err(FollowError::Disagreement(format!(
                 "block {}: {what} (endpoint={endpoint})",
                 block.number
             )))

@@ -45,9 +45,11 @@ async fn fill_gaps(chain: &Chain) -> Infallible {
     loop {
         let missing = bounded::missing(chain);
         let blocked = blocked(chain, &missing);
-        let failed = error.take().map(|error| error.to_string());
-        let why = blocked.clone().or(failed);
-        note(chain, &missing, why.as_deref());
+        let failed = error
+            .take()
+            .map(|error| (error.to_string(), error.public_text()));
+        let why = blocked.clone().map(|why| (why.clone(), why)).or(failed);
+        note(chain, &missing, why);
         if missing.is_empty() || blocked.is_some() {
             tokio::time::sleep(CHECK_EVERY).await;
             continue;
@@ -99,17 +101,25 @@ fn ends(missing: &BTreeMap<u64, Vec<BlockRange>>) -> Option<(u64, u64)> {
 }
 
 /// Shows what is missing in the status, and logs changes of it.
-fn note(chain: &Chain, missing: &BTreeMap<u64, Vec<BlockRange>>, why: Option<&str>) {
+fn note(chain: &Chain, missing: &BTreeMap<u64, Vec<BlockRange>>, why: Option<(String, String)>) {
+    let (why, public_why) = why.unzip();
     let name = &chain.settings.name;
     let blocks: u64 = missing.values().flatten().map(BlockRange::len).sum();
-    let summary = ends(missing).map(|(first, last)| {
-        let what = format!("{blocks} blocks between {first} and {last} are missing");
-        match why {
-            Some(why) => format!("{what}: {why}"),
-            None => format!("{what}, they are being fetched"),
-        }
-    });
-    let before = std::mem::replace(&mut chain.status().gaps, summary.clone());
+    let summary_with = |why: Option<&String>| {
+        ends(missing).map(|(first, last)| {
+            let what = format!("{blocks} blocks between {first} and {last} are missing");
+            match why {
+                Some(why) => format!("{what}: {why}"),
+                None => format!("{what}, they are being fetched"),
+            }
+        })
+    };
+    let summary = summary_with(why.as_ref());
+    let before = {
+        let mut status = chain.status();
+        status.public_gaps = summary_with(public_why.as_ref());
+        std::mem::replace(&mut status.gaps, summary.clone())
+    };
     match (summary, before) {
         (Some(summary), before) if before.is_none() || why.is_some() => {
             if before.as_ref() == Some(&summary) {

@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use chronolith_archive::Archive;
 use chronolith_model::{BlockMeta, BlockRange, BlockRef};
 use chronolith_source::{
-    EndpointBlock, EndpointReport, Error, Fetched, Heads, Identity, Plan, Source, Want,
+    EndpointBlock, EndpointReport, Error, FailureClass, Fetched, Heads, Identity, Plan, Source,
+    Want,
 };
 use tokio::sync::{OnceCell, watch};
 
@@ -137,6 +138,7 @@ fn as_source_error(error: AnyError) -> Error {
         return Error::Unavailable {
             endpoint: "archive".to_owned(),
             reason: format!("{error:#}"),
+            class: FailureClass::Other,
             retry_after: None,
         };
     }
@@ -226,6 +228,7 @@ impl Source for Admission {
             inconsistencies: 0,
             backing_off: true,
             last_error: Some(NOT_REACHED.to_owned()),
+            last_failure: Some(FailureClass::Unreachable),
         };
         let source = self.known();
         source.map_or_else(|| vec![unreached()], |source| source.endpoints())

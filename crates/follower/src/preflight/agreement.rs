@@ -109,7 +109,7 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), FollowError> {
         heard.retain(|one| !strangers.contains(&one.endpoint));
         if !strangers.is_empty() && !heard.iter().any(|one| one.block == block) {
             let (number, names) = (block.number, strangers.join(", "));
-            return Err(FollowError::Unsettled(format!(
+            return Err(FollowError::Disagreement(format!(
                 "block {number} comes from an endpoint that contradicts what is archived (endpoints={names})"
             )));
         }
@@ -130,7 +130,7 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), FollowError> {
         chain.meters.disagreements.increment(1);
         tracing::error!(event = "archiving_held", chain = %chain.settings.name, block = block.number, %why, "endpoints disagree, archiving held");
     }
-    Err(FollowError::Unsettled(why))
+    Err(FollowError::Disagreement(why))
 }
 
 /// Endpoints that have another block than the archive at its head: they are named and ignored.

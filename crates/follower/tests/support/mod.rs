@@ -32,7 +32,8 @@ use chronolith_model::{
 };
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_source::{
-    EndpointBlock, EndpointReport, Error, Fetched, Heads, Identity, Plan, Result, Source, Want,
+    EndpointBlock, EndpointReport, Error, FailureClass, Fetched, Heads, Identity, Plan, Result,
+    Source, Want,
 };
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -153,6 +154,7 @@ fn unavailable() -> Error {
     Error::Unavailable {
         endpoint: "memory".to_owned(),
         reason: "no endpoint answers".to_owned(),
+        class: FailureClass::Unreachable,
         retry_after: None,
     }
 }
@@ -259,6 +261,7 @@ impl Source for MemorySource {
             inconsistencies: 0,
             backing_off: down.contains(&at),
             last_error: down.contains(&at).then(|| "down".to_owned()),
+            last_failure: down.contains(&at).then_some(FailureClass::Unreachable),
         };
         (0..self.0.nodes.lock().unwrap().len())
             .map(report)

@@ -106,7 +106,10 @@ async fn follow(chain: &Chain) -> Result<()> {
         Ok(()) => tracing::info!(chain = %name, "every requested block is archived, chain ended"),
         Err(error) => {
             let message = format!("{error:#}");
-            chain.status().error = Some(message.clone());
+            let public = error.downcast_ref::<FollowError>();
+            let public = public.map(FollowError::public_text);
+            let public = public.unwrap_or_else(|| "the chain stopped".to_owned());
+            chain.status().set_error(Some((message.clone(), public)));
             tracing::error!(chain = %name, error = %message, "chain stopped");
         }
     }

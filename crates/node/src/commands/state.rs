@@ -41,6 +41,8 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
         let error = status.and_then(|status| status.get("error")?.as_str());
         let dropped = status.and_then(|status| status.get("droppedRules")?.as_array());
         let dropped = dropped.map_or(&[][..], Vec::as_slice);
+        let endpoints = status.and_then(|status| status.get("endpoints")?.as_array());
+        let endpoints = endpoints.map_or(&[][..], Vec::as_slice);
         let place = settings.place(chain);
         let archive = open_reader(chain, &place).await?;
         let report = archive.health();
@@ -53,6 +55,7 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
                 // Its name before, for one release.
                 shown.insert("trouble".to_owned(), json!(error));
                 shown.insert("droppedRules".to_owned(), json!(dropped));
+                shown.insert("endpoints".to_owned(), json!(endpoints));
                 shown.insert("held".to_owned(), json!(held));
                 shown.insert("trusts".to_owned(), json!(trusts(chain)));
             }
@@ -62,6 +65,7 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
             if let Some(error) = error {
                 println!("  error     {error}");
             }
+            endpoints.iter().enumerate().for_each(print_endpoint);
             dropped.iter().for_each(print_dropped);
             if let Some(held) = held {
                 println!("  HELD      {held}");
@@ -91,8 +95,23 @@ async fn running(settings: &Settings) -> BTreeMap<u64, Value> {
     let Some(Value::Array(chains)) = state.remove("chains") else {
         return BTreeMap::new();
     };
-    let by_id = |chain: Value| Some((chain.get("chain")?.as_u64()?, chain));
+    // A number, or text where it is too large for some readers of JSON.
+    let id = |id: &Value| id.as_u64().or_else(|| id.as_str()?.parse().ok());
+    let by_id = |chain: Value| Some((id(chain.get("chain")?)?, chain));
     chains.into_iter().filter_map(by_id).collect()
+}
+
+/// An endpoint, under the number that the public API has for it.
+fn print_endpoint((at, endpoint): (usize, &Value)) {
+    let text = |field: &str| endpoint.get(field).and_then(Value::as_str);
+    let count = |field: &str| endpoint.get(field).and_then(Value::as_u64).unwrap_or(0);
+    let name = text("name").unwrap_or("?");
+    let (requests, failures) = (count("requests"), count("failures"));
+    let last = text("lastError").map_or(String::new(), |error| format!(", last: {error}"));
+    println!(
+        "  endpoint  {} is {name}: {failures} of {requests} requests failed{last}",
+        at + 1
+    );
 }
 
 /// A rule that the node holds no block to any more.

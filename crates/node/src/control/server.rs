@@ -12,7 +12,8 @@ use chronolith_follower::backfill::gaps::core_is_busy;
 use chronolith_model::BlockRange;
 use chronolith_serve::admin::operation::{Backfill, Operation};
 use chronolith_serve::admin::{OperationFuture, Operator, admin_router};
-use chronolith_serve::health::Probe as _;
+use chronolith_serve::chain::EndpointHealth;
+use chronolith_serve::health::ChainHealth;
 use chronolith_serve::http::{Drain, listen};
 use chronolith_serve::{ApiError, ErrorCode};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -26,8 +27,8 @@ use tokio::sync::mpsc;
 use crate::commands::{check_numbers, fill_missing};
 use crate::control::projection::ProjectionControl;
 use crate::control::queue;
-use crate::health_server::{Chains, ROOM};
-use crate::public_server::bind;
+use crate::health_server::{Chains, ROOM, health_of};
+use crate::public_server::{bind, endpoint};
 use crate::running::RunningChain;
 use crate::settings::{Settings, Token};
 
@@ -76,6 +77,15 @@ struct Fill {
     id: usize,
     chain: Arc<RunningChain>,
     range: BlockRange,
+}
+
+/// A chain as operators see it.
+#[derive(Serialize)]
+struct StateOfChain {
+    #[serde(flatten)]
+    health: ChainHealth,
+    /// In the order of the settings, with their hosts and what they answered.
+    endpoints: Vec<EndpointHealth>,
 }
 
 /// State of the admin API.
@@ -165,9 +175,16 @@ impl Operator for AdminServer {
             let entries = chain.archive.health().audit;
             json!({ "chain": chain.settings.chain_id, "entries": audit_json(&entries) })
         });
+        let chains = self.chains.all.iter().map(|chain| {
+            let endpoints = chain.source.endpoints().into_iter().map(endpoint);
+            StateOfChain {
+                health: health_of(chain),
+                endpoints: endpoints.collect(),
+            }
+        });
         json!({
             "dataDir": self.data_dir,
-            "chains": self.chains.chains(),
+            "chains": chains.collect::<Vec<_>>(),
             "audit": audit.collect::<Vec<_>>(),
         })
     }

@@ -8,6 +8,7 @@
     reason = "each test file uses its own part, may panic, and waits for a program it cannot see into"
 )]
 
+pub mod echo;
 pub mod hostile;
 pub mod installed;
 pub mod projected;

@@ -1,4 +1,4 @@
-//! The router for operators: metrics, liveness, readiness.
+//! The router for operators: metrics, liveness, readiness. It needs no token, so that it shows nothing of providers.
 
 use std::sync::Arc;
 
@@ -71,7 +71,9 @@ async fn live() -> Response {
 
 /// 200 where every chain is ready, else 503. The body lists every chain either way.
 async fn ready(State(context): State<Context>) -> Response {
-    health_response(&*context.probe, context.probe.chains())
+    let chains = context.probe.chains().into_iter();
+    let chains = chains.map(ChainHealth::without_providers).collect();
+    health_response(&*context.probe, chains)
 }
 
 async fn public_ready(State(context): State<Context>) -> Response {
@@ -102,6 +104,7 @@ fn health_response(probe: &dyn Probe, chains: Vec<ChainHealth>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::PublicTexts;
     use crate::http::test_client::fetch;
 
     struct Fixed(Vec<ChainHealth>);
@@ -121,6 +124,18 @@ mod tests {
             last_backfill_block: Some(7),
             lag_blocks: Some(0),
             ..ChainHealth::new(1, "one")
+        }
+    }
+
+    /// A chain that is not ready for a reason that everybody may read.
+    fn not_ready(reason: &str) -> ChainHealth {
+        ChainHealth {
+            not_ready_reason: Some(reason.to_owned()),
+            public: PublicTexts {
+                not_ready_reason: Some(reason.to_owned()),
+                ..PublicTexts::default()
+            },
+            ..chain()
         }
     }
 
@@ -153,17 +168,23 @@ mod tests {
             paused: true,
             halted: true,
             paused_reason: Some("a finalized block was replaced".to_owned()),
-            not_ready_reason: Some("halted: a finalized block was replaced".to_owned()),
-            ..chain()
+            ..not_ready("halted: a finalized block was replaced")
         };
         let failing = ChainHealth {
-            error: Some("no answer".to_owned()),
+            error: Some("no answer (endpoint=10.0.0.1)".to_owned()),
+            public: PublicTexts {
+                error: Some("timed out".to_owned()),
+                ..PublicTexts::default()
+            },
             ..chain()
         };
+        let unknown = ChainHealth {
+            public: PublicTexts::default(),
+            ..failing.clone()
+        };
         let starting = ChainHealth {
-            not_ready_reason: Some("no round has ended well since the start".to_owned()),
             last_backfill_block: None,
-            ..chain()
+            ..not_ready("no round has ended well since the start")
         };
         for (chains, path, code, text) in [
             (vec![chain()], "/health", "200", "\"status\":\"ok\""),
@@ -174,7 +195,18 @@ mod tests {
                 "503",
                 "a finalized block was replaced",
             ),
-            (vec![failing], "/health/ready", "200", "no answer"),
+            (
+                vec![failing],
+                "/health/ready",
+                "200",
+                "\"error\":\"timed out\"",
+            ),
+            (
+                vec![unknown],
+                "/health",
+                "200",
+                "\"error\":\"an error: see `chronolith state` or the log\"",
+            ),
             (
                 vec![starting.clone()],
                 "/health/ready",
@@ -197,6 +229,7 @@ mod tests {
                 first.contains(code) && answer.contains(text),
                 "{path}: {answer}"
             );
+            assert!(!answer.contains("10.0.0.1"), "{path}: {answer}");
             let later = answer.contains("\r\nretry-after: 5\r\n");
             assert_eq!(later, code == "503", "{path}: {answer}");
         }

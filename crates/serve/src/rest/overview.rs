@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::chains::Configured;
 use crate::chain::{EndpointHealth, Ingested, Reorg, ServedChain};
+use crate::error::ApiError;
 use crate::http::context::Context;
 use crate::names::{Hash, Interval};
 use crate::view::View;
@@ -126,7 +127,7 @@ async fn about(chain: &ServedChain) -> OverviewChain {
         coverage = intervals(view);
     }
     // Without a view the chain seems empty: the error explains it.
-    let view_error = view.err().map(|fault| fault.to_string());
+    let view_error = view.err().map(|fault| ApiError::from(fault).message);
     let ready = health.is_ready();
     let error = health.error.or(view_error);
     let ((segments, batches), (runs, packs)) = (report.segments, report.runs_and_packs);
@@ -154,9 +155,19 @@ async fn about(chain: &ServedChain) -> OverviewChain {
             bytes: report.stored_bytes,
         },
         ingested: chain.live.ingested(),
-        endpoints: chain.live.endpoints(),
+        endpoints: numbered(chain.live.endpoints()),
         reorgs: chain.live.reorgs(),
     }
+}
+
+/// Endpoints by their place in the settings: their hosts, and what they answered, are for operators.
+fn numbered(endpoints: Vec<EndpointHealth>) -> Vec<EndpointHealth> {
+    let numbered = |(at, endpoint): (usize, EndpointHealth)| EndpointHealth {
+        name: format!("endpoint {}", at + 1),
+        last_error: endpoint.last_failure.clone(),
+        ..endpoint
+    };
+    endpoints.into_iter().enumerate().map(numbered).collect()
 }
 
 fn timed((block, timestamp): (BlockRef, u64)) -> TimedBlock {

@@ -18,6 +18,7 @@ use super::verify::Verifier;
 use super::wire::{WireBlock, hex};
 use crate::error::{Error, Result};
 use crate::evm::chains::known_genesis;
+use crate::failure::FailureClass;
 use crate::jsonrpc::endpoint::Endpoint;
 use crate::jsonrpc::reply::Answer;
 use crate::source::{EndpointBlock, Heads};
@@ -32,7 +33,10 @@ impl EvmSource {
         endpoint: &Endpoint,
         request: impl Future<Output = Result<T>>,
     ) -> Option<T> {
-        let late = |_| Err(endpoint.unavailable("no answer in time"));
+        let late = |_| {
+            let error = endpoint.unavailable("no answer in time");
+            Err(error.classed(FailureClass::TimedOut))
+        };
         let answer = timeout(ENDPOINT_TIMEOUT, request).await;
         let answer = answer.unwrap_or_else(late);
         answer.inspect_err(|error| self.note(endpoint, error)).ok()

@@ -500,9 +500,10 @@ impl Fetcher<'_> {
                 endpoint: self.endpoint.name.to_string(),
                 method,
             },
-            Meaning::Failure => self
-                .endpoint
-                .unavailable(format!("{method}: {} ({})", fault.message, fault.code)),
+            Meaning::Failure => {
+                let reason = format!("{method}: {} ({})", fault.message, fault.code);
+                self.endpoint.refused(reason, &fault)
+            }
         })?;
         found.ok_or_else(|| self.endpoint.health.missing(number))
     }

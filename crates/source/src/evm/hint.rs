@@ -1,6 +1,7 @@
 //! What providers say when a range is too large, in their many spellings.
 
 use super::wire::parse_quantity;
+use crate::failure::FailureClass;
 use crate::jsonrpc::reply::RpcFault;
 
 /// What an error of a node means.
@@ -72,6 +73,16 @@ pub(crate) fn meaning(fault: &RpcFault) -> Meaning {
         Meaning::TooLarge(span(&text))
     } else {
         Meaning::Failure
+    }
+}
+
+/// The class of an error that is neither about a method nor about a range.
+pub(crate) fn class_of(fault: &RpcFault) -> FailureClass {
+    let text = fault.message.to_lowercase();
+    if fault.code == 429 || TOO_OFTEN.iter().any(|part| text.contains(part)) {
+        FailureClass::RateLimited
+    } else {
+        FailureClass::Refused
     }
 }
 

@@ -88,7 +88,7 @@ impl Prober {
             Ok(None) => Err(self.endpoint.unavailable(format!("{method}: no answer"))),
             Err(fault) => {
                 let what = format!("{method}: {} ({})", fault.message, fault.code);
-                Err(self.endpoint.unavailable(what))
+                Err(self.endpoint.refused(what, &fault))
             }
         }
     }

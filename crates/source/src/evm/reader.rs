@@ -106,7 +106,7 @@ impl Reader<'_> {
         match self.endpoint.send_one(call).await? {
             Ok(answer) => Ok(answer),
             Err(fault) if meaning(&fault) == Meaning::NoMethod => Ok(None),
-            Err(fault) => Err(self.endpoint.unavailable(fault.message)),
+            Err(fault) => Err(self.endpoint.refused(&fault.message, &fault)),
         }
     }
 
@@ -165,7 +165,7 @@ impl Reader<'_> {
             Ok(None) => return Ok(None),
             Err(fault) if is_no_such_block(&fault.message) => return Ok(None),
             Err(fault) if requested.is_none() && fault.code == INVALID_PARAMS => return Ok(None),
-            Err(fault) => return Err(self.endpoint.unavailable(fault.message)),
+            Err(fault) => return Err(self.endpoint.refused(&fault.message, &fault)),
         };
         let hashed = self.verifier.header(&block);
         hashed.map_err(|refusal| refusal.of(&self.endpoint.name, block.number()))?;

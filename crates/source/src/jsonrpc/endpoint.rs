@@ -13,11 +13,13 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use crate::error::{Error, Result};
+use crate::evm::class_of;
+use crate::failure::FailureClass;
 use crate::health::{EndpointReport, Health, cut};
 use crate::jsonrpc::availability::Availability;
 use crate::jsonrpc::batch::Batches;
 use crate::jsonrpc::call::{Call, methods_of};
-use crate::jsonrpc::reply::{Answer, parse};
+use crate::jsonrpc::reply::{Answer, RpcFault, parse};
 use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::jsonrpc::settings::EndpointSettings;
 use crate::jsonrpc::throttle::Throttle;
@@ -45,7 +47,6 @@ pub(crate) struct Endpoint {
     pub(crate) chain_id: u64,
     pub(crate) settings: EndpointSettings,
     url: Url,
-    secrets: Secrets,
     client: Client,
     throttle: Throttle,
     pub(crate) health: Health,
@@ -80,7 +81,7 @@ impl Endpoint {
             name = format!("{host}#{number}");
             number += 1;
         }
-        let health = Health::new(&name, chain_id);
+        let health = Health::new(&name, chain_id).hiding(Secrets::of(&url));
         let client = crate::http::client(READ_TIMEOUT)
             .build()
             .map_err(|error| Error::Invalid(format!("HTTP client: {error}")))?;
@@ -92,7 +93,6 @@ impl Endpoint {
             availability: Mutex::new(Availability::new()),
             missing: Mutex::default(),
             batches: Mutex::default(),
-            secrets: Secrets::of(&url),
             settings,
             url,
             client,
@@ -136,12 +136,17 @@ impl Endpoint {
     ) -> Result<Vec<Answer<T>>> {
         let mut answers = parse(bytes, calls).map_err(|error| {
             // Hidden first: the rest of a secret that is cut would be printed.
-            let error = cut(self.secrets.hide(&error));
+            let error = cut(self.health.hide(&error));
+            let class = match status.is_success() {
+                true => FailureClass::Unreadable,
+                false => FailureClass::of_status(status),
+            };
             let status = status.as_u16();
-            self.unavailable(format!("{NO_ANSWER} (HTTP {status}): {error}"))
+            let error = self.unavailable(format!("{NO_ANSWER} (HTTP {status}): {error}"));
+            error.classed(class)
         })?;
         for fault in answers.iter_mut().filter_map(|one| one.as_mut().err()) {
-            fault.message = self.secrets.hide(&fault.message);
+            fault.message = self.health.hide(&fault.message);
         }
         Ok(answers)
     }
@@ -200,6 +205,11 @@ impl Endpoint {
 
     pub(crate) fn unavailable(&self, reason: impl Into<String>) -> Error {
         self.health.unavailable(reason)
+    }
+
+    /// The endpoint answered with an error, which says what no other method helps against.
+    pub(crate) fn refused(&self, reason: impl Into<String>, fault: &RpcFault) -> Error {
+        self.unavailable(reason).classed(class_of(fault))
     }
 
     fn succeeded(&self) {

@@ -22,8 +22,9 @@ use super::source::PortalSettings;
 use super::status::{Meaning, meaning, text_of};
 use super::wire::Conflict;
 use crate::error::{Error, Result};
+use crate::failure::FailureClass;
 use crate::health::{EndpointReport, Health};
-use crate::http::{RETRY_AFTER_MAX, is_too_slow, reason_of, retry_after};
+use crate::http::{RETRY_AFTER_MAX, connection_failed, is_too_slow, retry_after};
 use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::meters::Outcome;
 use crate::spans::{rpc_span, verify_span};
@@ -56,7 +57,6 @@ pub(crate) struct Client {
     chain_id: u64,
     http: reqwest::Client,
     base: Url,
-    secrets: Secrets,
     /// Requests of this dataset that may be in flight.
     in_flight: Semaphore,
     /// Shared with the other datasets of this Portal.
@@ -89,13 +89,13 @@ impl Client {
             .build()
             .map_err(|error| invalid(format!("HTTP client: {error}")))?;
         // No endpoint has such a name: reports go by the name.
-        let health = Health::new(&format!("Portal {}", name_of(&base)), settings.chain_id);
+        let name = format!("Portal {}", name_of(&base));
+        let health = Health::new(&name, settings.chain_id).hiding(Secrets::of(&base));
         Ok(Self {
             name: health.name.clone(),
             health,
             chain_id: settings.chain_id,
             http,
-            secrets: Secrets::of(&base),
             limit: Limit::of(&base, settings.requests_per_10s),
             base,
             in_flight: Semaphore::new(settings.in_flight.max(1)),
@@ -129,7 +129,7 @@ impl Client {
             let bytes = self.read(response).await?;
             self.steps.fetch_add(1, Ordering::Relaxed);
             serde_json::from_slice(&bytes).map_err(|error| {
-                let error = self.secrets.hide(&error.to_string());
+                let error = self.health.hide(&error.to_string());
                 self.again_later(format!("/{path} is not understood: {error}"))
             })
         };
@@ -314,10 +314,12 @@ impl Client {
 
     async fn refusal(&self, meaning: Meaning, response: Response, from: u64) -> Failure {
         let endpoint = self.name.to_string();
+        let class = FailureClass::of_status(response.status());
         let status = response.status().as_u16();
         let unavailable = Error::Unavailable {
             endpoint: endpoint.clone(),
             reason: format!("HTTP {status}"),
+            class,
             retry_after: retry_after(&response),
         };
         let error = match meaning {
@@ -329,7 +331,7 @@ impl Client {
             )),
             Meaning::Refused => {
                 let text = text_of(&self.read(response).await.unwrap_or_default());
-                let text = self.secrets.hide(&text);
+                let text = self.health.hide(&text);
                 Error::Invalid(format!(
                     "Portal refuses the request (endpoint={endpoint}, status={status}): {text}"
                 ))
@@ -366,7 +368,7 @@ impl Client {
     }
 
     fn down(&self, error: &reqwest::Error) -> Failure {
-        self.again_later(reason_of(error))
+        Failure::Again(connection_failed(&self.health, error))
     }
 
     pub(crate) fn again_later(&self, reason: impl Into<String>) -> Failure {

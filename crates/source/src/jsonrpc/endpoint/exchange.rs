@@ -7,7 +7,8 @@ use reqwest::header::CONTENT_TYPE;
 
 use super::Endpoint;
 use crate::error::{Error, Result};
-use crate::http::{read, reason_of, retry_after};
+use crate::failure::FailureClass;
+use crate::http::{connection_failed, read, retry_after};
 use crate::jsonrpc::call::{Call, body_of};
 
 /// All of an answer that is known to be small.
@@ -21,7 +22,12 @@ impl Endpoint {
             return self.receive(calls).await;
         }
         let received = tokio::time::timeout(SMALL_TIMEOUT, self.receive(calls)).await;
-        received.unwrap_or_else(|_| Err(self.unavailable("timed out")))
+        let late = |_| {
+            Err(self
+                .unavailable("timed out")
+                .classed(FailureClass::TimedOut))
+        };
+        received.unwrap_or_else(late)
     }
 
     async fn receive(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
@@ -30,7 +36,7 @@ impl Endpoint {
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(body_of(calls));
-        let failed = |error| self.unavailable(reason_of(&error));
+        let failed = |error| connection_failed(&self.health, &error);
         let response = request.send().await.map_err(failed)?;
         let status = response.status();
         if status == StatusCode::TOO_MANY_REQUESTS {
@@ -40,6 +46,7 @@ impl Endpoint {
             return Err(Error::Unavailable {
                 endpoint: self.name.to_string(),
                 reason: format!("HTTP {}", status.as_u16()),
+                class: FailureClass::of_status(status),
                 retry_after: retry_after(&response),
             });
         }

@@ -136,6 +136,7 @@ async fn failures_pause_longer_each_time_and_a_wish_is_followed() {
     endpoint.failed(&Error::Unavailable {
         endpoint: "x".to_owned(),
         reason: "HTTP 429".to_owned(),
+        class: FailureClass::RateLimited,
         retry_after: Some(Duration::from_secs(7)),
     });
     assert_eq!(
