@@ -1,5 +1,6 @@
 //! The public API, and what it shows of the chains that this process follows.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use chronolith_serve::chain::{
 use chronolith_serve::health::{ChainHealth, Probe};
 use chronolith_serve::http::{ConnectionLimits, Drain, Limits, fees_router, listen, public_router};
 use chronolith_source::EndpointReport;
+use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Handle;
@@ -35,6 +37,10 @@ use crate::settings::{ChainSettings, Mode, Settings};
 const BACKLOG: u32 = 1_024;
 /// Connections of the fee API.
 const FEES_CONNECTIONS: usize = 256;
+
+/// How often the heads of chains are looked at for their charts: more often than they are noted, so that the
+/// first sample comes soon after the first block.
+const HISTORY_EVERY: Duration = Duration::from_secs(2);
 
 /// A round takes a while beside the pause between two: a head counts as new for this long at least.
 const ROUND_AT_LEAST: Duration = Duration::from_secs(2);
@@ -155,6 +161,7 @@ pub(crate) fn served_as(
         finality: settings.finality.to_string(),
         archive: archive.clone(),
         live,
+        history: Mutex::default(),
     })
 }
 
@@ -272,13 +279,24 @@ pub(crate) async fn serve_on(
     let mut limits = serving.limits;
     limits.connections = limits.connections.min(files_for_connections());
     let heavy = serving.threads.heavy.clone();
-    let router = public_router(served, probe, limits, Arc::new(now), heavy);
+    let router = public_router(served.clone(), probe, limits, Arc::new(now), heavy);
     let room = ConnectionLimits {
         connections: limits.connections,
         per_peer: limits.connections_per_peer,
     };
     let listening = listen(listener, router, room, serving.drain.clone());
-    on_threads(&serving.threads.answers, listening).await
+    tokio::select! {
+        ended = on_threads(&serving.threads.answers, listening) => ended,
+        never = note_history(&served) => match never {},
+    }
+}
+
+/// Notes where the chains' heads are, for their charts.
+async fn note_history(served: &ServedChains) -> Infallible {
+    loop {
+        served.note_history(now()).await;
+        tokio::time::sleep(HISTORY_EVERY).await;
+    }
 }
 
 /// Files that the archives and everything else may have open.

@@ -9,10 +9,12 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
+
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use serde_json::json;
 use support::rpc::Rpc;
-use support::{Bench, DEPTH_5, serve};
+use support::{Bench, DEPTH_5, PATIENCE, serve};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_follow_what_another_process_writes() {
@@ -58,6 +60,9 @@ async fn readers_follow_what_another_process_writes() {
     );
     assert_eq!(answer["error"]["indexedUpTo"], node.head().number - 5);
     assert_unknown_hash(&read, node.head().number - 5, [&written, &followed]).await;
+    for (rpc, lag) in [(&written, 0), (&read, 5), (&followed, 0)] {
+        assert_samples(rpc, node.head().number - lag).await;
+    }
     // The writer ends; readers continue.
     writer.stop();
     assert_eq!(read.head().await, Some(node.head().number - 5));
@@ -91,5 +96,32 @@ async fn assert_unknown_hash(reader: &Rpc, head: u64, knowing: [&Rpc; 2]) {
     for knowing in knowing {
         let found = knowing.call("eth_getBlockByHash", unknown.clone()).await;
         assert_eq!(found, json!(null));
+    }
+}
+
+/// Charts have samples of every process, of its own heads.
+async fn assert_samples(rpc: &Rpc, head: u64) {
+    let began = Instant::now();
+    let history = loop {
+        let (status, history) = rpc.get("/v1/chains/31337/history").await;
+        assert_eq!(status, 200, "{history}");
+        let samples = history["samples"].as_array().unwrap();
+        if !samples.is_empty() {
+            break history;
+        }
+        assert!(began.elapsed() < PATIENCE, "no sample: {history}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(history["chainId"], 31_337);
+    for sample in history["samples"].as_array().unwrap() {
+        let number = |field: &str| sample[field].as_u64().unwrap();
+        assert!(number("at") > 1_700_000_000, "{sample}");
+        assert!(number("head") <= head, "{sample}");
+        assert!(number("archived") <= number("head"), "{sample}");
+        assert!(
+            number("lagSeconds") > 0,
+            "the simulated chain is of 2020: {sample}"
+        );
+        assert!(sample["blocks"].is_u64(), "{sample}");
     }
 }

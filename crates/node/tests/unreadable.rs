@@ -143,6 +143,7 @@ fn served(id: u64, archive: Archive, live: Still) -> Arc<ServedChain> {
         finality: "5 confirmations".to_owned(),
         archive,
         live: Arc::new(live),
+        history: Default::default(),
     })
 }
 
@@ -169,9 +170,13 @@ async fn serve(node: &EvmNode) -> Rpc {
 }
 
 async fn listening(chains: Vec<Arc<ServedChain>>) -> Rpc {
+    listening_to(ServedChains::new(chains)).await
+}
+
+async fn listening_to(chains: ServedChains) -> Rpc {
     let limits = Limits::default();
     let router = public_router(
-        ServedChains::new(chains),
+        chains,
         Arc::new(Nobody),
         limits,
         Arc::new(|| 0),
@@ -250,6 +255,59 @@ async fn what_cannot_be_read_is_no_null() {
         let shown = (&chain["head"], &chain["finalized"]);
         assert_eq!(shown, (expected, expected), "{chain}");
     }
+}
+
+/// A chart has a gap where no block can be served, and not the number of another moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_are_of_moments_at_which_a_block_can_be_served() {
+    let node = EvmNode::new(EvmSpec::tiny(5), 30);
+    let block = |number: u64| node.block(number).unwrap().to_model();
+    let archived = async || archive((0..=10).map(block), &FaultPlan::none()).await;
+    let mut above = Tail::new(1 << 20, Some(block(10).clock.block_ref()));
+    above.push(block(11)).unwrap();
+    let mut apart = Tail::new(1 << 20, None);
+    apart.push(block(20)).unwrap();
+    let large = u64::MAX;
+    let chains = ServedChains::new(vec![
+        served(1, archived().await, still(above.snapshot())),
+        served(2, archived().await, still(apart.snapshot())),
+        served(3, archived().await, still(Tail::new(0, None).snapshot())),
+        served(
+            large,
+            archive(std::iter::empty(), &FaultPlan::none()).await,
+            still(Tail::new(0, None).snapshot()),
+        ),
+    ]);
+    let time = block(11).clock.timestamp;
+    for now in [time + 7, time + 12, time + 17, time - 1_000] {
+        chains.note_history(now).await;
+    }
+    for now in [time + 7, time + 12, time + 17] {
+        chains.note_history(now).await;
+    }
+    let rpc = listening_to(chains).await;
+    let sample = |at: u64, head: u64| {
+        let lag = at.saturating_sub(block(head).clock.timestamp);
+        json!({
+            "at": at, "head": head, "finalized": null, "archived": 10, "lagSeconds": lag, "blocks": 0,
+        })
+    };
+    let samples = |head: u64| {
+        let times = [time - 1_000, time + 7, time + 17];
+        Value::Array(times.map(|at| sample(at, head)).to_vec())
+    };
+    for (id, shown, samples) in [
+        ("1", json!(1), samples(11)),
+        ("2", json!(2), json!([])),
+        ("3", json!(3), samples(10)),
+        (&large.to_string(), json!(large.to_string()), json!([])),
+    ] {
+        let (status, history) = rpc.get(&format!("/v1/chains/{id}/history")).await;
+        assert_eq!(status, 200, "{history}");
+        assert_eq!(history, json!({ "chainId": shown, "samples": samples }));
+    }
+    let (status, problem) = rpc.get("/v1/chains/9/history").await;
+    assert_eq!((status, &problem["code"]), (404, &json!("CHAIN_NOT_FOUND")));
 }
 
 /// A block that was just seen is waited for before it is said that a hash is not there: on a chain of fast

@@ -7,11 +7,14 @@ use chronolith_chain_view::Live;
 use chronolith_model::{BlockRef, DatasetSet, Scope};
 use chronolith_projection::Database;
 use chronolith_stellar::Network;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::health::ChainHealth;
+use crate::history::{History, Sample};
 use crate::names::{BlockJson, as_json};
+use crate::view::View;
 
 /// A chain that is served.
 pub struct ServedChain {
@@ -29,6 +32,8 @@ pub struct ServedChain {
     pub archive: Archive,
     /// The tail, and the state of the process that follows it.
     pub live: Arc<dyn ChainStatus>,
+    /// Where its heads were: [`ServedChains::note_history`] adds to it.
+    pub history: Mutex<History>,
 }
 
 /// The RPC methods of a chain.
@@ -72,6 +77,26 @@ impl ServedChain {
             Family::Evm => format!("/{}", self.id),
             Family::Stellar(_) => format!("/stellar/{}", self.name),
         }
+    }
+
+    /// Notes where its heads are now. Where no block can be served, nothing is noted: the gap says so.
+    async fn note_history(&self, now: u64) {
+        let Ok(view) = View::take(self).await else {
+            return;
+        };
+        let Some(head) = view.head() else {
+            return;
+        };
+        let archived = self.archive.health().head;
+        let sample = Sample {
+            at: now,
+            head: head.number,
+            finalized: self.live.health().last_safe_block,
+            archived: archived.map(|archived| archived.number),
+            lag_seconds: view.head_timestamp().map(|time| now.saturating_sub(time)),
+            blocks: self.live.ingested().blocks,
+        };
+        self.history.lock().note(sample);
     }
 
     /// Whether this is a Stellar chain of the network with a name.
@@ -192,6 +217,14 @@ impl ServedChains {
     pub fn with_projections(mut self, database: Option<Database>) -> Self {
         self.projections = database;
         self
+    }
+
+    /// Notes where the heads of all chains are now. To be called at least every
+    /// [`STEP`](crate::history::STEP) seconds.
+    pub async fn note_history(&self, now: u64) {
+        for chain in self.iter() {
+            chain.note_history(now).await;
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<ServedChain>> {

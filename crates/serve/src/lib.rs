@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod chain;
 pub mod health;
+pub mod history;
 pub mod http;
 pub mod ranges;
 pub mod times;

@@ -22,6 +22,7 @@ use crate::fees;
 use crate::http::Health;
 use crate::problem::problem;
 use crate::rest::chains::{Chain, IndexingStatus};
+use crate::rest::history::History;
 use crate::rest::overview::Overview;
 use crate::rest::projections::Projections;
 use crate::rest::ranges::Ranges;
@@ -165,6 +166,7 @@ fn derived() -> impl Iterator<Item = (String, Value)> {
     let mut answers = settings.for_serialize().into_generator();
     answers.subschema_for::<Chain>();
     answers.subschema_for::<Ranges>();
+    answers.subschema_for::<History>();
     answers.subschema_for::<FoundBlock>();
     answers.subschema_for::<TimeResults>();
     answers.subschema_for::<IndexingStatus>();

@@ -4,6 +4,7 @@ pub(crate) mod blocks;
 pub(crate) mod chains;
 pub(crate) mod download;
 mod final_logs;
+pub(crate) mod history;
 mod log_query;
 pub(crate) mod logs;
 pub(crate) mod logs_of_chains;

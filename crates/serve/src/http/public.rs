@@ -21,7 +21,7 @@ use crate::http::panics;
 use crate::http::request_id::{REQUEST_ID, RequestIds};
 use crate::rest::logs::NEXT_CURSOR;
 use crate::rest::{
-    self, blocks, chains, download, logs, logs_of_chains, overview, projections, ranges, times,
+    self, blocks, chains, download, history, logs, logs_of_chains, overview, projections, ranges, times,
 };
 use crate::{console, fees, rpc};
 
@@ -55,6 +55,7 @@ fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
         ),
         ("/v1/logs", get(logs_of_chains::get_logs)),
         ("/v1/chains/{chainId}/ranges", get(ranges::get_ranges)),
+        ("/v1/chains/{chainId}/history", get(history::get_history)),
         ("/v1/blocks/by-time", post(times::many)),
         ("/v1/indexing-status", get(chains::status)),
         ("/v1/overview", get(overview::get_overview)),

@@ -204,6 +204,7 @@ pub fn served(name: &str, network: &Network, archive: Archive, tail: TailSnapsho
         finality: "by the source".to_owned(),
         archive,
         live: Arc::new(Still(tail)),
+        history: Default::default(),
     }
 }
 
@@ -219,6 +220,7 @@ pub fn as_evm(id: u64, chain: &ServedChain) -> ServedChain {
         finality: chain.finality.clone(),
         archive: chain.archive.clone(),
         live: chain.live.clone(),
+        history: Default::default(),
     }
 }
 
