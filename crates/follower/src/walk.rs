@@ -292,6 +292,7 @@ fn follow(
             Step::Extend(_) => {
                 let one = due.take().expect("a block is accepted once");
                 chain.seen.note_blocks(std::iter::once(&*one.block));
+                chain.seen.note_head(&one.block.clock);
                 window.tail.push(one)
             }
             Step::Rollback { to } => roll_back(chain, window, to),
@@ -308,16 +309,11 @@ fn follow(
 
 /// Drops every block above one, and reports the reorg.
 fn roll_back(chain: &Chain, window: &mut Window, to: BlockRef) -> Result<(), TailError> {
-    let from = window.tail.head();
     let gone = window.tail.rollback(to)?;
     let blocks = gone.len();
-    if let Some(from) = from.filter(|_| blocks > 0) {
-        chain.seen.note_reorg(Reorg {
-            at: now(),
-            depth: blocks as u64,
-            from,
-            to,
-        });
+    let dropped = gone.iter().map(|block| block.clock.block_ref());
+    if let Some(reorg) = Reorg::of(dropped, to, now()) {
+        chain.seen.note_reorg(reorg);
     }
     tracing::info!(event = "reorg", chain = %chain.settings.name, to = to.number, blocks, "reorg");
     chain.meters.reorgs.increment(1);

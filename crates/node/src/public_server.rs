@@ -94,6 +94,8 @@ impl ChainStatus for Followed {
             depth: reorg.depth,
             from: reorg.from,
             to: reorg.to,
+            dropped: reorg.dropped,
+            adopted: reorg.adopted,
         };
         self.0.seen.reorgs().into_iter().map(reorg).collect()
     }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::health::ChainHealth;
 use crate::history::{History, Sample};
-use crate::names::{BlockJson, as_json};
+use crate::names::{BlockJson, all_as_json, as_json};
 use crate::view::View;
 
 /// A chain that is served.
@@ -161,7 +161,7 @@ pub enum EndpointState {
 }
 
 /// Blocks that were replaced.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Reorg {
     /// When it was seen, in seconds since 1970.
     pub at: u64,
@@ -175,6 +175,15 @@ pub struct Reorg {
     #[serde(serialize_with = "as_json")]
     #[schemars(with = "BlockJson")]
     pub to: BlockRef,
+    /// The blocks that were dropped, oldest first; at most 32, those nearest to the block that stayed.
+    #[serde(serialize_with = "all_as_json")]
+    #[schemars(with = "Vec<BlockJson>", length(max = 32))]
+    pub dropped: Vec<BlockRef>,
+    /// The blocks that took the places of `dropped`, oldest first. There are fewer while they are still
+    /// fetched, and where the next reorg replaced them.
+    #[serde(serialize_with = "all_as_json")]
+    #[schemars(with = "Vec<BlockJson>", length(max = 32))]
+    pub adopted: Vec<BlockRef>,
 }
 
 /// What was ingested since the start of the process.

@@ -90,6 +90,11 @@ pub(crate) fn as_json<S: Serializer>(block: &BlockRef, to: S) -> Result<S::Ok, S
     BlockJson::from(*block).serialize(to)
 }
 
+/// For fields that hold blocks of the model.
+pub(crate) fn all_as_json<S: Serializer>(blocks: &[BlockRef], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(blocks.iter().copied().map(BlockJson::from))
+}
+
 /// Blocks without a gap, with the lowest verification level among them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Interval {
