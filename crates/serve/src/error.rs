@@ -104,7 +104,7 @@ impl ErrorCode {
     ];
 
     /// The number of JSON-RPC.
-    fn rpc(self) -> i64 {
+    pub(crate) fn rpc(self) -> i64 {
         match self {
             Self::Parse => -32_700,
             Self::InvalidRequest => -32_600,

@@ -10,6 +10,8 @@ mod dto;
 mod legacy;
 mod request;
 
+pub(crate) use request::LIMIT_MAX;
+
 use std::any::Any;
 use std::future::Future;
 use std::time::Duration;
@@ -31,7 +33,7 @@ use crate::http::context::Context;
 use crate::metrics;
 
 /// How long an answer may take, with connecting to the database and all statements.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The error of a request for fees.
 #[derive(Clone, PartialEq, Eq, Debug)]

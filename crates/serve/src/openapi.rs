@@ -2,9 +2,11 @@
 //!
 //! The schemas of REST answers are derived from the types that are serialized. Paths, parameters, error responses
 //! and the schemas of answers that are written without a type are data: `openapi.json`. The JSON-RPC methods are
-//! the rows of `openapi/methods.json`.
+//! the rows of `openapi/methods.json`, the tables of errors and limits those of `openapi/errors.json` and
+//! `openapi/limits.json`.
 
 mod methods;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,6 +19,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use self::methods::{Families, RequestBody};
+use self::tables::{ErrorRow, LimitRow};
 use crate::error::{ApiError, ErrorBody, ErrorCode};
 use crate::fees;
 use crate::http::Health;
@@ -40,12 +43,21 @@ struct Document<'a> {
     openapi: &'a str,
     #[serde(borrow)]
     info: &'a RawValue,
+    /// Where it is served: at the place of the description itself.
+    #[serde(borrow)]
+    servers: &'a RawValue,
     #[serde(borrow)]
     tags: &'a RawValue,
     #[serde(borrow)]
     paths: &'a RawValue,
     #[serde(borrow)]
     components: Components<'a>,
+    /// The table of errors.
+    #[serde(rename = "x-errors", skip_deserializing)]
+    errors: Vec<ErrorRow>,
+    /// The table of limits.
+    #[serde(rename = "x-limits", skip_deserializing)]
+    limits: Vec<LimitRow>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -78,6 +90,8 @@ fn describe() -> serde_json::Result<String> {
         // The data has schemas that a type cannot say.
         parts.schemas.entry(name).or_insert(schema);
     }
+    document.errors = tables::errors()?;
+    document.limits = tables::limits()?;
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 

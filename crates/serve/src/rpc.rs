@@ -31,7 +31,7 @@ pub(crate) use logs::{PageScope, page_answer, range_between};
 pub(crate) use methods::{Handler, METHODS, Method, from_view};
 pub(crate) use reply::Answer;
 use reply::Reply;
-pub(crate) use wire::{BlockTag, Fixed, Object, Request};
+pub(crate) use wire::{BlockTag, Fixed, Object, Request, TOPICS_MAX};
 
 /// How much longer than a query a call may take.
 const GRACE: Duration = Duration::from_secs(2);

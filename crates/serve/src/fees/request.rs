@@ -13,7 +13,7 @@ use crate::times::parse_time;
 
 /// Items of an answer without the parameter `limit`, and the maximum.
 const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 1_000;
+pub(crate) const LIMIT_MAX: usize = 1_000;
 
 const PARAMETERS: [&str; 12] = [
     "integrator",

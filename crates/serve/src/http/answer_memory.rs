@@ -12,9 +12,9 @@ use crate::fault::Fault;
 /// Memory is counted in these.
 const UNIT: usize = 1 << 10;
 /// Answers up to this are small, where that is not more than a sixteenth of all memory.
-const SMALL_BYTES_MAX: usize = 256 << 10;
+pub(super) const SMALL_BYTES_MAX: usize = 256 << 10;
 /// How long a query may wait for memory that slow readers hold. The request that waits may hold some already.
-const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The memory that answers may take.
 #[derive(Clone, Debug)]

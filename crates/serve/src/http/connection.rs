@@ -23,13 +23,13 @@ use super::drain::Drain;
 
 /// How long a client may take to send the head of a request, from its first byte, and from the beginning of
 /// the connection.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may be idle. Proxies keep them for a minute.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a client may read nothing of a response.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a slow client must at least read in that time.
-const BYTES_MIN: usize = 1 << 20;
+pub(super) const BYTES_MIN: usize = 1 << 20;
 /// Bytes that a connection keeps of what was read and is not parsed, and of what is to be written.
 const BUFFER_BYTES: usize = 64 << 10;
 /// While a listener ends, a connection without a request stays for this long: a proxy may just be sending one.

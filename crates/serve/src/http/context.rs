@@ -47,7 +47,7 @@ pub(crate) struct QuerySlot {
 }
 
 /// How long a query may wait for others.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a log takes in memory beside its bytes: the record, and the head of the allocation.
 const RECORD_BYTES: usize = size_of::<LogRecord>() + 32;

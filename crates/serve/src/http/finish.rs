@@ -19,7 +19,7 @@ use crate::error::{ApiError, ErrorCode, Limit};
 use crate::problem;
 
 /// How long any response may take to begin. Queries have their own, far lower limits.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Routes whose errors are an object with a code and a message, for the clients that they were made for.
 const FIXED_ERRORS: [&str; 6] = [

@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+use super::answer_memory::{HOLD_TIMEOUT, SMALL_BYTES_MAX};
+use super::compress::STREAMS_MAX;
+use super::connection::{BYTES_MIN, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT};
+use super::context::QUEUE_TIMEOUT;
+use super::finish::TIMEOUT;
+use super::request_body::{LARGE_BYTES, TINY_BYTES};
+
 /// Limits of one answer.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerLimits {
@@ -67,4 +74,45 @@ impl Default for Limits {
             connections_per_peer: Some(1_024),
         }
     }
+}
+
+/// Limits that no setting changes, for the description.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FixedLimits {
+    /// Until an answer begins.
+    pub(crate) answer: Duration,
+    /// For which a query waits for others.
+    pub(crate) queue: Duration,
+    /// For which a query waits for the memory of its answer.
+    pub(crate) hold: Duration,
+    /// For the head of a request.
+    pub(crate) head: Duration,
+    /// Of an idle connection.
+    pub(crate) idle: Duration,
+    /// In which a client must read `read_bytes`.
+    pub(crate) write: Duration,
+    pub(crate) read_bytes: usize,
+    /// The largest small answer.
+    pub(crate) small_bytes: usize,
+    /// The largest body that is not counted, and the largest that is not large.
+    pub(crate) tiny_bytes: usize,
+    pub(crate) large_bytes: usize,
+    /// Answers that are compressed at the same time.
+    pub(crate) compressed: usize,
+}
+
+impl FixedLimits {
+    pub(crate) const THESE: Self = Self {
+        answer: TIMEOUT,
+        queue: QUEUE_TIMEOUT,
+        hold: HOLD_TIMEOUT,
+        head: HEAD_TIMEOUT,
+        idle: IDLE_TIMEOUT,
+        write: WRITE_TIMEOUT,
+        read_bytes: BYTES_MIN,
+        small_bytes: SMALL_BYTES_MAX,
+        tiny_bytes: TINY_BYTES,
+        large_bytes: LARGE_BYTES,
+        compressed: STREAMS_MAX,
+    };
 }

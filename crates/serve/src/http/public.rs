@@ -242,7 +242,9 @@ mod tests {
         let named = schemas.iter().filter_map(|(name, schema)| {
             let method = schema.pointer("/properties/method/const")?.as_str()?;
             assert_eq!(name, method);
-            assert!(schema.get("x-result").is_some(), "{name}");
+            for part in ["x-result", "x-result-example"] {
+                assert!(schema.get(part).is_some(), "{name}: {part}");
+            }
             Some(method)
         });
         assert_eq!(named.collect::<BTreeSet<_>>(), known);
@@ -271,6 +273,28 @@ mod tests {
                 one_of.map(|one| one["$ref"].as_str().unwrap().rsplit('/').next().unwrap());
             assert_eq!(one_of.collect::<BTreeSet<_>>(), known);
         }
+    }
+
+    /// The page shows them before anything is sent.
+    #[test]
+    fn every_route_has_an_example_answer() {
+        let description = description();
+        let paths = description["paths"].as_object().unwrap();
+        let operations = paths
+            .iter()
+            .flat_map(|(path, item)| item.as_object().unwrap().iter().map(move |one| (path, one)));
+        let mut shown = 0;
+        for (path, (method, operation)) in operations {
+            let answers = operation["responses"]["200"]["content"]
+                .as_object()
+                .unwrap();
+            for (kind, answer) in answers.iter().filter(|(kind, _)| *kind != "text/html") {
+                assert!(answer.get("example").is_some(), "{method} {path}: {kind}");
+                shown += 1;
+            }
+        }
+        assert!(shown >= paths.len() - 3, "all but the three pages: {shown}");
+        assert_eq!(description["servers"][0]["url"], "/");
     }
 
     #[test]

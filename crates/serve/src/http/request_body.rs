@@ -16,9 +16,9 @@ use super::limits::Limits;
 use crate::error::{ApiError, ErrorCode};
 
 /// Bodies up to this are tiny: all connections together may hold this much of each.
-const TINY_BYTES: usize = 4 << 10;
+pub(super) const TINY_BYTES: usize = 4 << 10;
 /// Bodies above this are large.
-const LARGE_BYTES: usize = 64 << 10;
+pub(super) const LARGE_BYTES: usize = 64 << 10;
 /// A client may begin a body slowly.
 const SLOW_START: Duration = Duration::from_secs(1);
 /// Up to this many times the limit is read and discarded.

@@ -36,6 +36,8 @@ struct Method {
     example: Option<Value>,
     /// The schema of the result.
     result: Value,
+    /// The result of the example; long texts are cut, and end with `…`.
+    answer: Value,
 }
 
 #[derive(Deserialize)]
@@ -164,6 +166,7 @@ impl Method {
             },
             "examples": [self.call(family)],
             "x-result": self.result,
+            "x-result-example": self.answer,
         })
     }
 }

@@ -35,7 +35,7 @@ const PARAMETERS: [&str; 12] = [
     "order",
 ];
 /// Chains of one request.
-const CHAINS_MAX: usize = 32;
+pub(crate) const CHAINS_MAX: usize = 32;
 /// Chains that are queried at the same time: one request leaves room for others.
 const CHAINS_AT_ONCE: usize = 4;
 

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::error::ApiError;
 
-const TOPICS_MAX: usize = 4;
+pub(crate) const TOPICS_MAX: usize = 4;
 
 /// A value that must be an object: serde would take the items of a list for fields by their order.
 #[derive(Debug)]
