@@ -1,7 +1,8 @@
 //! The console in a real browser: `console/check.mjs` compares what it shows with what the interface
-//! answers, before and after a reorg, and tries every form of the description's page; `console/projections.mjs` does
-//! the same with the page of projections while one stands still and the database goes away. `scripts/need
-//! chromium` installs the browser and its driver.
+//! answers, before and after a reorg; `console/projections.mjs` does the same with the page of projections while one
+//! stands still and the database goes away; `console/docs.mjs` sends every example of the API reference. `scripts/need
+//! chromium` installs the browser, its driver and axe-core. With `CHRONOLITH_SCREENSHOTS=1` they make the images of
+//! the documents.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -19,12 +20,16 @@ use axum::Router;
 use axum::extract::Path as At;
 use axum::routing::post;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use chronolith_sim::stellar::{Lake, LakeLayout, StellarChain, StellarSettings};
+use serde_json::{Value, json};
 use support::installed::installed;
 use support::projected::Setup;
 use support::rpc::Rpc;
 use support::{Bench, DEPTH_5, serve};
 
 const DRIVER: &str = "playwright-1.65.0/node_modules/playwright-core";
+/// Finds what keeps people from using a page.
+const AXE: &str = "axe-core-4.14.1/node_modules/axe-core/axe.min.js";
 
 fn browser() -> Option<PathBuf> {
     let places = ["/usr/bin/chromium", "/usr/bin/chromium-browser"];
@@ -35,7 +40,7 @@ fn browser() -> Option<PathBuf> {
 }
 
 fn has_browser() -> bool {
-    let has = browser().is_some() && installed(DRIVER).is_some();
+    let has = browser().is_some() && installed(DRIVER).is_some() && installed(AXE).is_some();
     if !has {
         println!("skipped: there is no browser; `scripts/need chromium` installs it");
     }
@@ -55,6 +60,7 @@ async fn check(script: &'static str, [base, control, chain]: [String; 3]) {
             .arg(chain)
             .env("PLAYWRIGHT_CORE", installed(DRIVER).unwrap())
             .env("CHROMIUM", browser().unwrap())
+            .env("AXE", installed(AXE).unwrap())
             .output()
             .unwrap()
     });
@@ -139,5 +145,55 @@ async fn the_page_of_projections_shows_what_they_wait_for() {
     let base = setup.bench.public();
     check("projections.mjs", [base, control_url, "31337".to_owned()]).await;
     controlling.abort();
+    running.stop();
+}
+
+/// The chains of the examples in the description, as `chronolith-sim serve --block-time-ms 0` and
+/// `chronolith-sim stellar-lake --ledgers 2..60` make them.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reference_shows_every_request_with_the_answer_that_it_gets() {
+    if !has_browser() {
+        return;
+    }
+    let mut spec = EvmSpec::mainnet(1);
+    spec.content.logs_per_block = 20;
+    let node = EvmNode::new(spec, 1_000);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[], "");
+    let ledgers = StellarChain::new(StellarSettings::new(1));
+    let lake = bench.dir.path().join("lake");
+    let written = Lake::new(&lake, LakeLayout::default());
+    written.write_manifest(&ledgers).unwrap();
+    written.write(&ledgers, 2..60).unwrap();
+    let passphrase = &ledgers.settings().passphrase;
+    let settings = json!({
+        "dataDir": bench.dir.path().join("data"), "listen": "127.0.0.1:0", "metricsPort": 0,
+        "adminListen": "127.0.0.1:0", "feesListen": "127.0.0.1:0",
+        "chains": [
+            {
+                "chainId": 31_337, "name": "still", "rpcHttp": [server.url()], "pollMs": 200, "startBlock": 0,
+                "finality": { "mode": "depth", "confirmations": 10 },
+                "datasets": ["headers", "logs", "tx_hashes", "transactions"],
+            },
+            {
+                "name": "stellar",
+                "stellar": { "network": "sim", "passphrase": passphrase, "lake": { "dir": lake } },
+            },
+        ],
+    });
+    std::fs::write(&bench.config, settings.to_string()).unwrap();
+    let running = bench.start();
+    let rpc = Rpc::new(bench.public());
+    rpc.until_head(1_000).await;
+    let is_caught_up = |_, health: &Value| {
+        let chains = health["chains"].as_array().unwrap();
+        let archived = chains
+            .iter()
+            .map(|chain| chain["lastBackfillBlock"].as_u64());
+        archived.eq([Some(990), Some(59)])
+    };
+    bench.until_health("both archives", is_caught_up).await;
+    let nothing = String::new();
+    check("docs.mjs", [rpc.base.clone(), nothing.clone(), nothing]).await;
     running.stop();
 }

@@ -22,7 +22,7 @@ const fn file(path: &'static str, text: &'static str) -> File {
 }
 
 /// Files that are part of the program, with their paths.
-const FILES: [File; 20] = [
+const FILES: [File; 27] = [
     file("/", include_str!("console/index.html")),
     file("/console.css", include_str!("console/console.css")),
     file("/console.svg", include_str!("console/console.svg")),
@@ -41,6 +41,13 @@ const FILES: [File; 20] = [
     file("/projections.css", include_str!("console/projections.css")),
     file("/docs", include_str!("console/docs.html")),
     file("/docs.js", include_str!("console/docs.js")),
+    file("/docs-code.js", include_str!("console/docs-code.js")),
+    file("/docs-entry.js", include_str!("console/docs-entry.js")),
+    file("/docs-model.js", include_str!("console/docs-model.js")),
+    file("/docs-nav.js", include_str!("console/docs-nav.js")),
+    file("/docs-pages.js", include_str!("console/docs-pages.js")),
+    file("/docs-request.js", include_str!("console/docs-request.js")),
+    file("/docs-search.js", include_str!("console/docs-search.js")),
     file("/schemas.js", include_str!("console/schemas.js")),
     file("/docs.css", include_str!("console/docs.css")),
 ];

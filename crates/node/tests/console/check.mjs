@@ -10,7 +10,6 @@ import { mkdirSync } from "node:fs";
 import path from "node:path";
 
 import { DEADLINE_MS, DESK, PHONE, fail, fits, open, until } from "./browser.mjs";
-import { triesEverything } from "./docs.mjs";
 import { saysHowToTurnOn } from "./off.mjs";
 
 const POLL_MS = 1_000;
@@ -344,7 +343,6 @@ async function main() {
   const second = await context.newPage();
   second.setDefaultTimeout(DEADLINE_MS);
   await saysHowToTurnOn(second, origin);
-  await triesEverything(second, origin, { fail, phone: PHONE });
   console.log("ok (f) no error in the browser's console, no request to another origin");
   await browser.close();
 }

@@ -1,237 +1,123 @@
-// The description of the interface as a page: every operation with its parameters, answers and
-// schemas, and a form to try it.
+// The API description as a page: made from /openapi.json, which the node serves.
 
-import { curl, getJson } from "./api.js";
-import { byId, copy, el, setText } from "./dom.js";
-import { openTarget, prose, schemaTable, shape, table } from "./schemas.js";
+import { getJson } from "./api.js";
+import { entrySection, heading } from "./docs-entry.js";
+import { model } from "./docs-model.js";
+import { contentsButton, followReading, navigation } from "./docs-nav.js";
+import { errors, introduction, limits, schemas } from "./docs-pages.js";
+import { errorId, index, searchBox } from "./docs-search.js";
+import { announce, byId, el } from "./dom.js";
+import { prose } from "./schemas.js";
 
-/** Longer answers are cut off on the page: it would stand still over them. */
-const SHOWN_MAX = 50_000;
-const METHODS = ["get", "post"];
-
-let description;
-let chainIds = [];
-
-/** What a `$ref` of the description stands for; other values stand for themselves. */
-function follow(value) {
-  if (!value?.$ref) return value;
-  const steps = value.$ref.slice(2).split("/");
-  return steps.reduce((at, step) => at?.[step], description);
+/** The chains of this node, for the paths of examples; the list may name others that it only knows. */
+function chainsOf(list) {
+  const served = list.filter((chain) => chain.followed !== false);
+  const ids = served.map((chain) => chain.chainId);
+  // The ids of Stellar chains are derived, and far above 2^53: they are strings.
+  const stellar = served
+    .filter((chain) => typeof chain.chainId === "string")
+    .map((chain) => chain.configuredName ?? chain.name);
+  const evm = ids.filter((id) => typeof id === "number");
+  const of = (entry) => {
+    const known = entry.isRpc && evm.length > 0 ? evm : ids;
+    return known.length > 0 ? known : [entry.parameters.find(({ name }) => name === "chainId")?.example ?? 1];
+  };
+  return {
+    evm,
+    ids: of,
+    first: (entry) => of(entry)[0],
+    networks: (example) => (stellar.length > 0 ? stellar : [example]),
+  };
 }
 
-function operations() {
-  return Object.entries(description.paths).flatMap(([path, item]) =>
-    METHODS.filter((method) => item[method]).map((method) => ({ path, method, ...item[method] })),
-  );
-}
-
-function show() {
-  setText(byId("version"), description.info.version);
-  byId("intro").replaceChildren(...description.info.description.split("\n\n").map((text) => el("p", {}, ...prose(text))));
-  const all = operations();
-  const groups = description.tags.map((tag) => ({ tag, ops: all.filter((op) => op.tags.includes(tag.name)) }));
-  byId("contents").replaceChildren(
-    ...groups.map(({ tag, ops }) =>
+/** What a refusal means, by its code, for the table of errors. */
+function explainer(rows) {
+  return (status, body) => {
+    const rpc = body?.error?.code;
+    const code = body?.code ?? (typeof rpc === "string" ? rpc : undefined);
+    const row = rows.find((row) =>
+      code ? row.codes.includes(code) && row.status === status : status === 200 && row.rpc === rpc,
+    );
+    if (!row || (status === 200 && rpc === undefined)) return [];
+    const id = errorId(row, code);
+    return [
       el(
-        "div",
+        "p",
         {},
-        el("h4", { text: tag.name }),
-        ...ops.map((op) => el("a", { href: `#op-${op.operationId}`, text: op.summary })),
+        el("a", { href: `#${id}` }, el("code", { text: code ?? rpc })),
+        " ",
+        body.detail ?? body.error.message ?? "",
       ),
-    ),
-  );
-  byId("operations").replaceChildren(
-    ...groups.map(({ tag, ops }) =>
-      el(
-        "section",
-        {},
-        el("h2", { text: tag.name }),
-        el("p", { class: "muted" }, ...prose(tag.description)),
-        ...ops.map(operation),
-      ),
-    ),
-  );
-  byId("schemas").replaceChildren(
-    ...Object.entries(description.components.schemas).map(([name, schema]) =>
-      el(
-        "details",
-        { class: "panel schema", id: `schema-${name}` },
-        el("summary", {}, el("code", { text: name })),
-        el("div", {}, ...schemaTable(schema)),
-      ),
-    ),
-  );
+      el("p", { class: "muted" }, "What to do: ", ...prose(row.advice), "."),
+    ];
+  };
 }
 
-function operation(op) {
-  const parameters = (op.parameters ?? []).map(follow);
-  const body = follow(op.requestBody)?.content["application/json"];
-  return el(
-    "details",
-    { class: "panel operation", id: `op-${op.operationId}` },
-    el(
-      "summary",
-      {},
-      el("span", { class: "pill", text: op.method.toUpperCase() }),
-      el("code", { text: op.path }),
-      op.summary,
-    ),
+/** The codes of a status that its description names, with their places on the page. */
+function refusalsOf(rows) {
+  return (status, description) => {
+    const same = rows.filter((row) => String(row.status) === status);
+    const all = same.flatMap((row) => row.codes.map((code) => ({ code, id: errorId(row, code) })));
+    // One that is named in the text is linked there.
+    const named = all.filter(({ code }) => description.includes(`\`${code}\``));
+    return named.length > 0 || all.length === 1 ? (named.length > 0 ? named : all) : [];
+  };
+}
+
+function show(description, chains) {
+  const known = model(description);
+  const rows = description["x-errors"];
+  const shared = { follow: known.follow, chains, explain: explainer(rows), refusals: refusalsOf(rows) };
+  const groups = known.groups.map((group) =>
     el(
       "div",
-      {},
-      op.description ? el("p", {}, ...prose(op.description)) : null,
-      parameters.length > 0 ? parameterTable(parameters) : null,
-      body ? el("p", {}, "The body is ", ...shape(body.schema), ".") : null,
-      answers(op.responses),
-      isPage(op) ? el("p", {}, el("a", { href: op.path, text: `Open ${op.path}` })) : tryForm(op, parameters, body),
+      { class: "docs-group" },
+      el(
+        "section",
+        { class: "chapter", id: group.id, tabindex: "-1" },
+        heading("h2", group.id, group.title),
+        el("p", {}, ...prose(group.text)),
+      ),
+      ...group.entries.map((entry) => entrySection(entry, shared)),
     ),
   );
-}
-
-function isPage(op) {
-  return Boolean(op.responses["200"].content?.["text/html"]);
-}
-
-function parameterTable(parameters) {
-  const rows = parameters.map((parameter) =>
-    el(
-      "tr",
-      {},
-      el("td", {}, el("code", { text: parameter.name })),
-      el("td", {}, parameter.required ? `${parameter.in}, required` : parameter.in),
-      el("td", {}, ...shape(parameter.schema)),
-      el("td", {}, ...prose(parameter.description)),
-    ),
+  navigation(known);
+  byId("reference").replaceChildren(
+    introduction({ description, chains }),
+    ...groups,
+    errors(known),
+    limits(known),
+    schemas(known),
   );
-  return table(["Parameter", "Where", "Type", "What"], rows);
+  const box = byId("search");
+  searchBox({ box, list: byId("found"), announce }, index(known));
+  contentsButton();
+  followReading();
 }
 
-function answers(responses) {
-  const rows = Object.entries(responses).map(([status, response]) => {
-    const whole = follow(response);
-    const kinds = Object.entries(whole.content ?? {}).flatMap(([kind, content]) => [`${kind}: `, ...shape(content.schema), el("br")]);
-    return el(
-      "tr",
-      {},
-      el("td", {}, el("code", { text: status })),
-      el("td", {}, ...kinds),
-      el("td", {}, ...prose(whole.description)),
-    );
-  });
-  return table(["Status", "Content", "When"], rows);
-}
-
-/** The first example of a parameter or a body. */
-function exampleOf(described) {
-  if (described.example !== undefined) return described.example;
-  return Object.values(described.examples ?? {})[0]?.value;
-}
-
-function input(parameter) {
-  const schema = follow(parameter.schema);
-  const example = exampleOf(parameter);
-  const chosen = parameter.name === "chainId" ? chainIds : schema.enum ?? (schema.type === "boolean" ? [false, true] : null);
-  if (!chosen || chosen.length === 0) {
-    const given = parameter.required && example !== undefined ? String(example) : "";
-    return el("input", { type: "text", value: given, placeholder: example, spellcheck: "false" });
-  }
-  const options = parameter.required ? chosen : ["", ...chosen];
-  return el("select", {}, ...options.map((value) => el("option", { value: String(value), text: value })));
-}
-
-function tryForm(op, parameters, body) {
-  const inputs = new Map(parameters.map((parameter) => [parameter, input(parameter)]));
-  const fields = parameters.map((parameter) => el("label", { class: "field" }, parameter.name, inputs.get(parameter)));
-  const area = body ? el("textarea", { rows: "8", spellcheck: "false" }) : null;
-  const result = el("div", { class: "answer wide", role: "status" });
-  const copyCurl = el("button", { type: "button", class: "plain", text: "Copy as curl" });
-  const form = el(
-    "form",
-    { class: "form try", autocomplete: "off", "aria-label": `Try ${op.summary}` },
-    ...fields,
-    body ? examplePicker(body, area) : null,
-    area ? el("label", { class: "field wide" }, "Body", area) : null,
-    el("div", { class: "actions wide" }, el("button", { type: "submit", text: "Send" }), copyCurl),
-    result,
-  );
-  copyCurl.addEventListener("click", () => {
-    try {
-      copy(curl(pathOf(op, inputs), area ? JSON.parse(area.value) : undefined), "the request");
-    } catch (error) {
-      result.replaceChildren(el("p", { class: "error", text: `The body is not JSON: ${error.message}` }));
-    }
-  });
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    send(op.method, pathOf(op, inputs), area?.value, result);
-  });
-  return form;
-}
-
-/** Chooses among the examples of a body, and puts the first into the area. */
-function examplePicker(body, area) {
-  const named = body.examples ?? { example: { value: body.example } };
-  const put = (name) => {
-    area.value = JSON.stringify(named[name].value, null, 2);
-  };
-  put(Object.keys(named)[0]);
-  if (Object.keys(named).length === 1) return null;
-  const picker = el("select", {}, ...Object.keys(named).map((name) => el("option", { value: name, text: name })));
-  picker.addEventListener("change", () => put(picker.value));
-  return el("label", { class: "field" }, "Example", picker);
-}
-
-function pathOf(op, inputs) {
-  let path = op.path;
-  const query = new URLSearchParams();
-  for (const [parameter, field] of inputs) {
-    const value = field.value.trim();
-    if (parameter.in === "path") path = path.replace(`{${parameter.name}}`, encodeURIComponent(value));
-    else if (value !== "") query.set(parameter.name, value);
-  }
-  return query.size > 0 ? `${path}?${query}` : path;
-}
-
-async function send(method, path, body, result) {
-  result.setAttribute("aria-busy", "true");
-  const began = performance.now();
-  try {
-    const headers = body === undefined ? {} : { "content-type": "application/json" };
-    const response = await fetch(path, { method, body, headers, cache: "no-store" });
-    const text = await response.text();
-    const took = Math.round(performance.now() - began);
-    const kind = response.headers.get("content-type") ?? "no content";
-    result.replaceChildren(
-      el("p", { "data-field": "status", text: `${response.status}, ${kind}, ${took} ms` }),
-      el("pre", { tabindex: "0", text: readable(text, kind) }),
-    );
-  } catch {
-    result.replaceChildren(el("p", { class: "error", text: "The server does not answer. Is it running, and is the network there?" }));
-  } finally {
-    result.setAttribute("aria-busy", "false");
-  }
-}
-
-function readable(text, kind) {
-  const whole = kind.startsWith("application/json") ? JSON.stringify(JSON.parse(text), null, 2) : text;
-  if (whole.length <= SHOWN_MAX) return whole;
-  return `${whole.slice(0, SHOWN_MAX)}\n… ${whole.length - SHOWN_MAX} more characters`;
+/** Opens what the address names, and what it is in: a closed part cannot be scrolled to. */
+function openTarget() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  if (target instanceof HTMLDetailsElement) target.open = true;
+  target.scrollIntoView();
+  target.focus({ preventScroll: true });
 }
 
 async function start() {
+  let description;
   try {
     description = await getJson("/openapi.json");
   } catch (error) {
-    byId("intro").replaceChildren(el("p", { class: "error", text: `${error.message} ${error.advice ?? ""}` }));
+    byId("reference").replaceChildren(el("p", { class: "error", text: `${error.message} ${error.advice ?? ""}` }));
     return;
   }
-  // Without the list of chains, their ids are typed.
-  chainIds = await getJson("/v1/chains").then(
-    (chains) => chains.map((chain) => chain.chainId),
-    () => [],
-  );
-  show();
+  // Without the list of chains, examples name that of the description.
+  const chains = await getJson("/v1/chains").catch(() => []);
+  show(description, chainsOf(chains));
   openTarget();
+  addEventListener("hashchange", openTarget);
+  document.documentElement.dataset.ready = "";
 }
 
 start();
