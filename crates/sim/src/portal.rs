@@ -13,4 +13,4 @@ mod query;
 mod server;
 
 pub use faults::{PortalFault, PortalFaults};
-pub use server::{PortalEncoding, PortalOptions, PortalServer, PortalStats};
+pub use server::{PortalDatasets, PortalEncoding, PortalOptions, PortalServer, PortalStats};

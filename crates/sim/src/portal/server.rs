@@ -1,4 +1,4 @@
-//! A simulated Portal on the wire: one dataset on one local port.
+//! A simulated Portal on the wire: one dataset on one local port, or several.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -76,6 +76,22 @@ struct Shared {
 }
 
 impl Shared {
+    fn new(node: EvmNode, options: PortalOptions) -> Arc<Self> {
+        Arc::new(Self {
+            node,
+            limiter: Limiter::new(options.rate_limit),
+            options,
+            stats: Mutex::default(),
+        })
+    }
+
+    /// The paths of its dataset.
+    fn router(self: &Arc<Self>) -> Router {
+        let path = format!("/datasets/{}/{{call}}", self.dataset());
+        let calls = get(look_up).post(stream);
+        Router::new().route(&path, calls).with_state(self.clone())
+    }
+
     fn dataset(&self) -> &str {
         self.options.dataset.as_deref().unwrap_or("sim")
     }
@@ -107,19 +123,8 @@ impl PortalServer {
         node: EvmNode,
         options: PortalOptions,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            node,
-            limiter: Limiter::new(options.rate_limit),
-            options,
-            stats: Mutex::default(),
-        });
-        let router = Router::new()
-            .route(
-                &format!("/datasets/{}/{{call}}", shared.dataset()),
-                get(look_up).post(stream),
-            )
-            .fallback(unknown)
-            .with_state(Arc::clone(&shared));
+        let shared = Shared::new(node, options);
+        let router = shared.router().fallback(unknown);
         let http = HttpServer::start(at, |_| router).await?;
         Ok(Self { http, shared })
     }
@@ -143,6 +148,29 @@ impl PortalServer {
     /// When serving had failed before.
     pub async fn shutdown(self) -> io::Result<()> {
         self.http.shutdown().await
+    }
+}
+
+/// A running Portal with several datasets; it knows no others. Dropping it stops it.
+#[derive(Debug)]
+pub struct PortalDatasets(HttpServer);
+
+impl PortalDatasets {
+    /// Serves a chain for each dataset on one free local port. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When no port can be opened.
+    pub async fn start(datasets: Vec<(EvmNode, PortalOptions)>) -> io::Result<Self> {
+        let datasets = datasets.into_iter();
+        let routers = datasets.map(|(node, options)| Shared::new(node, options).router());
+        let router = routers.fold(Router::new(), Router::merge).fallback(unknown);
+        Ok(Self(HttpServer::start(ANY_LOCAL_PORT, |_| router).await?))
+    }
+
+    /// Where its datasets are.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/datasets", self.0.address)
     }
 }
 
