@@ -15,12 +15,12 @@ use chronolith_follower::ranges::Ranges;
 use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_projection::Database;
 use chronolith_serve::chain::{
-    ChainRanges, ChainStatus, EndpointHealth, EndpointState, Family, Ingested, Reorg, ServedChain,
-    ServedChains, StellarChain,
+    ChainRanges, ChainStatus, EndpointHealth, EndpointState, Family, Ingested, KnownChain, Reorg,
+    ServedChain, ServedChains, StellarChain,
 };
 use chronolith_serve::health::{ChainHealth, Probe};
 use chronolith_serve::http::{ConnectionLimits, Drain, Limits, fees_router, listen, public_router};
-use chronolith_source::EndpointReport;
+use chronolith_source::{CHAINS, EndpointReport};
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
@@ -215,6 +215,7 @@ pub(crate) async fn serve(
     let listener = bind(settings.listen, "listen, PORT", &serving.threads.answers)?;
     tracing::info!(listen = %listener.local_addr()?, event = "public_listening", "serving");
     let served = ServedChains::new(chains)
+        .with_known(known_chains())
         .with_fees(fees.clone())
         .with_projections(projections);
     let Some(fees) = fees else {
@@ -224,6 +225,16 @@ pub(crate) async fn serve(
     let public = serve_on(listener, served, probe, serving);
     let fees = serve_fees(settings.fees_listen, fees, serving);
     tokio::try_join!(public, fees).map(|((), ())| ())
+}
+
+/// The chains that are listed whether they are served or not.
+fn known_chains() -> Vec<KnownChain> {
+    let known = CHAINS.iter().map(|chain| KnownChain {
+        id: chain.chain_id,
+        title: chain.title,
+        genesis_timestamp: chain.genesis_timestamp,
+    });
+    known.collect()
 }
 
 /// Binds the address of a listener whose connections these threads serve, or says which setting to change.

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::error::excerpt;
 use crate::health::ChainHealth;
 use crate::history::{History, Sample};
 use crate::names::{BlockJson, all_as_json, as_json};
@@ -195,10 +196,22 @@ pub struct Ingested {
     pub logs: u64,
 }
 
+/// A chain that this program knows, served or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnownChain {
+    pub id: u64,
+    /// What people call it.
+    pub title: &'static str,
+    /// The time of its first block, in seconds since 1970.
+    pub genesis_timestamp: u64,
+}
+
 /// All chains that are served, and the databases of their projections.
 #[derive(Clone)]
 pub struct ServedChains {
     chains: Arc<[Arc<ServedChain>]>,
+    /// By id.
+    known: Arc<[KnownChain]>,
     pub(crate) fees: Option<Database>,
     pub(crate) projections: Option<Database>,
 }
@@ -209,8 +222,45 @@ impl ServedChains {
         chains.sort_by_key(|chain| chain.id);
         Self {
             chains: chains.into(),
+            known: Arc::default(),
             fees: None,
             projections: None,
+        }
+    }
+
+    /// Lists these chains too, where they are not served.
+    #[must_use]
+    pub fn with_known(mut self, mut known: Vec<KnownChain>) -> Self {
+        known.sort_by_key(|chain| chain.id);
+        self.known = known.into();
+        self
+    }
+
+    /// The chains that are known and not served, by id.
+    pub(crate) fn known_only(&self) -> impl Iterator<Item = &KnownChain> {
+        let mut known = self.known.iter();
+        std::iter::from_fn(move || known.find(|chain| self.find(chain.id).is_none()))
+    }
+
+    /// What is known of a chain, served or not.
+    pub(crate) fn known(&self, id: u64) -> Option<&KnownChain> {
+        let found = self.known.binary_search_by_key(&id, |chain| chain.id);
+        self.known.get(found.ok()?)
+    }
+
+    /// The chain of an id as clients write it, where it is known and not served.
+    pub(crate) fn known_named(&self, id: &str) -> Option<&KnownChain> {
+        self.known_only().find(|chain| chain.id.to_string() == id)
+    }
+
+    /// Why there are no data of a chain.
+    pub(crate) fn why_not_found(&self, id: &str) -> String {
+        match self.known_named(id) {
+            Some(known) => format!(
+                "chain {id} ({}) is known, not followed here: add it to the settings",
+                known.title
+            ),
+            None => format!("chain {} not found", excerpt(id)),
         }
     }
 

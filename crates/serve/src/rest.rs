@@ -28,12 +28,14 @@ use crate::http::context::Context;
 /// The chain with the id of a path.
 pub(crate) fn chain<'a>(context: &'a Context, id: &str) -> Result<&'a ServedChain, ApiError> {
     let found = context.served.find_named(id);
-    found.map(|chain| &**chain).ok_or_else(|| no_chain(id))
+    found
+        .map(|chain| &**chain)
+        .ok_or_else(|| no_chain(context, id))
 }
 
-fn no_chain(id: &str) -> ApiError {
-    let message = format!("chain {} not found", excerpt(id));
-    ApiError::new(ErrorCode::ChainNotFound, message)
+/// There are no data of a chain.
+fn no_chain(context: &Context, id: &str) -> ApiError {
+    ApiError::new(ErrorCode::ChainNotFound, context.served.why_not_found(id))
 }
 
 /// The parameters of a path. One that is not UTF-8 is refused like any other wrong value.
@@ -56,7 +58,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
         };
         let value = char::REPLACEMENT_CHARACTER;
         let (code, message) = match name {
-            "chainId" => return Err(no_chain(&value.to_string())),
+            "chainId" => {
+                let message = format!("chain {value} not found");
+                return Err(ApiError::new(ErrorCode::ChainNotFound, message));
+            }
             "direction" => (
                 ErrorCode::InvalidDirection,
                 format!("invalid direction: {value}"),

@@ -85,9 +85,13 @@ async fn serve_chain(
         Dialect::Stellar => context.served.find_network(&name),
     };
     let Some(chain) = chain else {
-        let name = excerpt(&name);
-        let message =
-            format!("chain {name} is not served here: GET /v1/chains lists those that are");
+        let message = match context.served.known_named(&name) {
+            Some(_) => context.served.why_not_found(&name),
+            None => format!(
+                "chain {} is not served here: GET /v1/chains lists those that are",
+                excerpt(&name)
+            ),
+        };
         let error = ApiError::new(ErrorCode::ChainNotFound, message);
         return (StatusCode::NOT_FOUND, refusal(error)).into_response();
     };

@@ -21,7 +21,8 @@ use crate::http::panics;
 use crate::http::request_id::{REQUEST_ID, RequestIds};
 use crate::rest::logs::NEXT_CURSOR;
 use crate::rest::{
-    self, blocks, chains, download, history, logs, logs_of_chains, overview, projections, ranges, times,
+    self, blocks, chains, download, history, logs, logs_of_chains, overview, projections, ranges,
+    times,
 };
 use crate::{console, fees, rpc};
 

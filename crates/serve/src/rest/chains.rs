@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{PathParams, chain};
-use crate::chain::ServedChain;
+use crate::chain::{KnownChain, ServedChain};
 use crate::error::{ApiError, Failure};
 use crate::fault::Fault;
 use crate::http::context::Context;
@@ -16,14 +16,24 @@ use crate::names::{ChainId, DatasetName, dataset_names, scope_text};
 use crate::times::utc;
 use crate::view::View;
 
-/// A chain that is served.
+/// A chain: one that is followed here, or one that the program only knows.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Chain {
-    #[serde(flatten)]
-    configured: Configured,
-    /// The time of block 0, in seconds since 1970; null where it is not indexed, or where `error` says why it
-    /// is not known.
+    chain_id: ChainId,
+    /// What people call it; of a chain that is not known its name in the settings.
+    #[schemars(example = "Arbitrum One")]
+    name: String,
+    /// Whether this service has its data. Only then are `configuredName`, `startBlock`, `datasets`, `scope` and
+    /// `finality` there.
+    followed: bool,
+    /// Its name in the settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    configured_name: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    configured: Option<Configured>,
+    /// The time of its first block, in seconds since 1970. Of a chain that is not known, the time of block 0: null
+    /// where it is not indexed, or where `error` says why it is not known.
     genesis_timestamp: Option<u64>,
     /// Only among all chains, and only where this one cannot be read right now.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,9 +45,6 @@ pub(crate) struct Chain {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Configured {
-    chain_id: ChainId,
-    /// Its name in the settings.
-    name: String,
     /// The first block that is indexed.
     start_block: u64,
     /// What is kept of each block.
@@ -53,8 +60,6 @@ pub(super) struct Configured {
 impl From<&ServedChain> for Configured {
     fn from(chain: &ServedChain) -> Self {
         Self {
-            chain_id: ChainId(chain.id),
-            name: chain.name.clone(),
             start_block: chain.start_block,
             datasets: dataset_names(chain.datasets),
             scope: scope_text(&chain.scope),
@@ -63,20 +68,56 @@ impl From<&ServedChain> for Configured {
     }
 }
 
-/// A chain that cannot be read has an error beside what is known of it; the others are complete.
+impl Chain {
+    /// One that is followed.
+    fn followed(context: &Context, chain: &ServedChain, genesis_timestamp: Option<u64>) -> Self {
+        Self {
+            chain_id: ChainId(chain.id),
+            name: name_of(context, chain),
+            followed: true,
+            configured_name: Some(chain.name.clone()),
+            configured: Some(chain.into()),
+            genesis_timestamp,
+            error: None,
+        }
+    }
+}
+
+impl From<&KnownChain> for Chain {
+    fn from(known: &KnownChain) -> Self {
+        Self {
+            chain_id: ChainId(known.id),
+            name: known.title.to_owned(),
+            followed: false,
+            configured_name: None,
+            configured: None,
+            genesis_timestamp: Some(known.genesis_timestamp),
+            error: None,
+        }
+    }
+}
+
+/// What people call a chain.
+fn name_of(context: &Context, chain: &ServedChain) -> String {
+    let known = context.served.known(chain.id);
+    known.map_or_else(|| chain.name.clone(), |known| known.title.to_owned())
+}
+
+/// Those that are followed first, then the others that are known, each by id. A chain that cannot be read has an
+/// error beside what is known of it; the others are complete.
 pub(crate) async fn list(State(context): State<Context>) -> Json<Vec<Chain>> {
     let mut chains = Vec::new();
     for chain in context.served.iter() {
-        let (genesis_timestamp, error) = match genesis(chain).await {
+        let (genesis_timestamp, error) = match first_time(&context, chain).await {
             Ok(genesis) => (genesis, None),
             Err(error) => (None, Some(error.failure())),
         };
         chains.push(Chain {
-            configured: chain.as_ref().into(),
-            genesis_timestamp,
             error,
+            ..Chain::followed(&context, chain, genesis_timestamp)
         });
     }
+    chains.extend(context.served.known_only().map(Chain::from));
     Json(chains)
 }
 
@@ -84,12 +125,21 @@ pub(crate) async fn one(
     State(context): State<Context>,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<Chain>, ApiError> {
+    if let Some(known) = context.served.known_named(&id) {
+        return Ok(Json(known.into()));
+    }
     let chain = chain(&context, &id)?;
-    Ok(Json(Chain {
-        configured: chain.into(),
-        genesis_timestamp: genesis(chain).await?,
-        error: None,
-    }))
+    let genesis = first_time(&context, chain).await?;
+    Ok(Json(Chain::followed(&context, chain, genesis)))
+}
+
+/// The time of the first block: of a known chain the one that it is known for, which is block 1 where block 0 has
+/// none.
+async fn first_time(context: &Context, chain: &ServedChain) -> Result<Option<u64>, ApiError> {
+    match context.served.known(chain.id) {
+        Some(known) => Ok(Some(known.genesis_timestamp)),
+        None => genesis(chain).await,
+    }
 }
 
 /// The time of block 0; none where it is not indexed, and an error where it cannot be read.
@@ -113,7 +163,7 @@ async fn genesis_of(view: &View<'_>) -> Result<Option<u64>, ApiError> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct IndexingStatus {
     chain_id: ChainId,
-    /// Its name in the settings.
+    /// What people call it; of a chain that is not known its name in the settings.
     name: String,
     /// The newest block that is served; null where there is none, or where `error` says why it is not known.
     last_indexed_block: Option<u64>,
@@ -144,7 +194,7 @@ pub(crate) async fn status(State(context): State<Context>) -> Json<Vec<IndexingS
         let known = source.zip(view.as_ref().ok());
         chains.push(IndexingStatus {
             chain_id: ChainId(chain.id),
-            name: chain.name.clone(),
+            name: name_of(&context, chain),
             last_indexed_block: indexed,
             latest_known_block: source,
             progress: known.map(|(source, view)| progress(chain, indexed_blocks(view), source)),

@@ -11,7 +11,7 @@ use super::chains::Configured;
 use crate::chain::{EndpointHealth, Ingested, Reorg, ServedChain};
 use crate::error::ApiError;
 use crate::http::context::Context;
-use crate::names::{Hash, Interval};
+use crate::names::{ChainId, Hash, Interval};
 use crate::view::View;
 
 /// Intervals of coverage in the answer.
@@ -35,6 +35,9 @@ pub(crate) struct Overview {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct OverviewChain {
+    chain_id: ChainId,
+    /// Its name in the settings.
+    name: String,
     #[serde(flatten)]
     configured: Configured,
     /// The newest block that is served.
@@ -132,6 +135,8 @@ async fn about(chain: &ServedChain) -> OverviewChain {
     let error = health.error.or(view_error);
     let ((segments, batches), (runs, packs)) = (report.segments, report.runs_and_packs);
     OverviewChain {
+        chain_id: ChainId(chain.id),
+        name: chain.name.clone(),
         configured: chain.into(),
         head: head.map(timed),
         finalized: finalized.map(timed),
