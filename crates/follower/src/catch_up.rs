@@ -29,7 +29,7 @@ async fn rounds(chain: &Chain) -> Result<()> {
         let done = match ingest::round(chain).await {
             // The head of such a source is not where the chain stands.
             Ok(()) if chain.source.is_catching_up() => {
-                tokio::time::sleep(chain.settings.poll).await;
+                tokio::time::sleep(chain.settings.poll_far()).await;
                 continue;
             }
             Ok(()) => {
@@ -47,6 +47,6 @@ async fn rounds(chain: &Chain) -> Result<()> {
                 tracing::warn!(chain = %chain.settings.name, %error, "retrying");
             }
         }
-        tokio::time::sleep(chain.settings.poll).await;
+        tokio::time::sleep(chain.settings.poll_far()).await;
     }
 }

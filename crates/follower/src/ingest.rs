@@ -24,6 +24,7 @@ use crate::backfill::{append, bounded, gaps};
 use crate::chain::{Chain, Severity};
 use crate::clock::now;
 use crate::error::FollowError;
+use crate::pace::Pace;
 use crate::preflight::{agreement, streaming};
 use crate::settings::{Finality, Mode};
 use crate::{maintenance, walk};
@@ -75,16 +76,19 @@ pub async fn rounds(chain: &Chain, on_fatal: OnFatal) -> anyhow::Result<()> {
     let mut hints = chain.source.hints();
     let mut backoff = BACKOFF;
     let mut budget = RetryBudget::default();
+    let mut pace = Pace::default();
     loop {
         hints.mark_unchanged();
         chain.control.run_waiting().await;
+        let next = walk::next_block(chain);
         match round(chain).await {
             Ok(()) if chain.is_complete() => return Ok(()),
             Ok(()) => {
                 report_stall(chain);
                 backoff.reset();
+                let pause = pace.pause_after(&chain.settings, behind(chain, next));
                 tokio::select! {
-                    () = tokio::time::sleep(chain.settings.poll) => {}
+                    () = tokio::time::sleep(pause) => {}
                     Ok(()) = hints.changed() => {}
                     () = chain.control.requested() => {}
                 }
@@ -110,6 +114,14 @@ pub async fn rounds(chain: &Chain, on_fatal: OnFatal) -> anyhow::Result<()> {
             }
         }
     }
+}
+
+/// How many blocks there were to fetch from this one on.
+fn behind(chain: &Chain, next: u64) -> u64 {
+    let head = chain.status().source_head;
+    head.map_or(0, |(head, _)| {
+        head.number.saturating_add(1).saturating_sub(next)
+    })
 }
 
 /// One round, and what is known of the chain after it.

@@ -32,6 +32,7 @@ pub mod clock;
 mod dispute;
 mod gap_waits;
 mod meters;
+mod pace;
 
 use std::time::Duration;
 

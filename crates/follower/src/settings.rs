@@ -46,6 +46,8 @@ pub struct FollowSettings {
     pub strategy: Strategy,
     /// How often to look for new blocks.
     pub poll: Duration,
+    /// How often while the chain is far behind, where that is another time.
+    pub catching_up: Option<CatchingUp>,
     pub backfill: RangeSettings,
     /// What the blocks that wait for finality may take in memory.
     pub tail_bytes: usize,
@@ -55,6 +57,15 @@ pub struct FollowSettings {
     pub queries: QueryLimits,
     /// The network, where the chain is one of Stellar.
     pub stellar: Option<StellarSettings>,
+}
+
+/// How often to look for new blocks while a chain is far behind its source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CatchingUp {
+    pub poll: Duration,
+    /// It is near with no more than these blocks to fetch, and stays near up to the larger number.
+    pub near_blocks: u64,
+    pub far_blocks: u64,
 }
 
 /// What following a chain is for.
@@ -106,12 +117,20 @@ impl FollowSettings {
             checks: Checks::ALL,
             strategy: Strategy::Receipts,
             poll: Duration::from_secs(1),
+            catching_up: None,
             backfill: RangeSettings::default(),
             tail_bytes: TAIL_BYTES,
             cache: Cache::of_bytes(CACHE_BYTES),
             queries: QueryLimits::default(),
             stellar: None,
         }
+    }
+
+    /// How often to look for new blocks while the chain is far behind.
+    #[must_use]
+    pub fn poll_far(&self) -> Duration {
+        let catching_up = self.catching_up;
+        catching_up.map_or(self.poll, |catching_up| catching_up.poll)
     }
 
     /// Ranges that are fetched at the same time hold together what one would.

@@ -335,6 +335,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         checks,
         strategy: strategy(raw.strategy),
         poll: poll(raw.poll_ms, portal_alone),
+        catching_up: None,
         backfill: backfill(&raw.backfill)?,
         tail_bytes: process::tail_bytes(raw.tail_mib)?,
         cache: shared.cache.clone(),
