@@ -1,6 +1,7 @@
 //! The command line.
 
 mod chain;
+mod keys;
 mod projections;
 mod ranges;
 
@@ -13,6 +14,7 @@ use crate::commands::DecodeCommand;
 use crate::environment::INTERVAL_SECONDS;
 
 pub(crate) use chain::{ChainCommand, ProbeChain, RecordChain};
+pub(crate) use keys::KeysCommand;
 pub(crate) use projections::{
     DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionCommand, ProjectionRequest,
     ResetProjection, VersionsCommand,
@@ -95,6 +97,12 @@ pub(crate) enum Command {
         /// What to decode.
         #[command(subcommand)]
         what: DecodeCommand,
+    },
+    /// Make API keys for the public listener. No settings file is needed.
+    Keys {
+        /// What to do.
+        #[command(subcommand)]
+        what: KeysCommand,
     },
     /// Prove that the archive is whole: coverage, links, checksums of every block and object.
     Verify(VerifyRange),

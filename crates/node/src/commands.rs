@@ -10,6 +10,7 @@ mod decode;
 mod demo;
 #[cfg(feature = "demo")]
 mod demo_rows;
+mod keys;
 #[cfg(feature = "demo")]
 mod narrator;
 mod operator;
@@ -35,6 +36,7 @@ pub(crate) use config::config;
 pub(crate) use decode::{DecodeCommand, decode};
 #[cfg(feature = "demo")]
 pub(crate) use demo::demo;
+pub(crate) use keys::keys;
 pub(crate) use operator::{gc, prune, resume, rewind};
 pub(crate) use projections::{db, perform, projection};
 pub(crate) use query::{block_at, logs};

@@ -1,5 +1,6 @@
 //! `chronolith`: follows chains, keeps their history and answers for it.
 
+mod access;
 mod bytecode;
 mod cli;
 mod commands;
@@ -112,6 +113,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides, threads: &Threads) -> Result<
         }
         Command::Chain { what } => commands::chain(&what).await,
         Command::Decode { what } => commands::decode(&what),
+        Command::Keys { what } => commands::keys(&what),
         Command::Openapi => {
             print!("{}", **chronolith_serve::OPENAPI);
             Ok(Exit::Done)

@@ -19,7 +19,9 @@ use chronolith_serve::chain::{
     ServedChain, ServedChains, StellarChain,
 };
 use chronolith_serve::health::{ChainHealth, Probe};
-use chronolith_serve::http::{ConnectionLimits, Drain, Limits, fees_router, listen, public_router};
+use chronolith_serve::http::{
+    Access, ConnectionLimits, Drain, Limits, fees_router, listen, public_router,
+};
 use chronolith_source::{CHAINS, EndpointReport};
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -27,6 +29,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use crate::access;
 use crate::health_server::health_of;
 use crate::projecting;
 use crate::running::RunningChain;
@@ -218,11 +221,12 @@ pub(crate) async fn serve(
         .with_known(known_chains())
         .with_fees(fees.clone())
         .with_projections(projections);
+    let access = access::start(settings, &served)?;
     let Some(fees) = fees else {
-        return serve_on(listener, served, probe, serving).await;
+        return serve_on(listener, served, probe, serving, access).await;
     };
     // Both end when they are drained.
-    let public = serve_on(listener, served, probe, serving);
+    let public = serve_on(listener, served, probe, serving, access);
     let fees = serve_fees(settings.fees_listen, fees, serving);
     tokio::try_join!(public, fees).map(|((), ())| ())
 }
@@ -288,11 +292,16 @@ pub(crate) async fn serve_on(
     served: ServedChains,
     probe: Arc<dyn Probe>,
     serving: &Serving,
+    access: Option<Access>,
 ) -> Result<()> {
     let mut limits = serving.limits;
     limits.connections = limits.connections.min(files_for_connections());
     let heavy = serving.threads.heavy.clone();
     let router = public_router(served.clone(), probe, limits, Arc::new(now), heavy);
+    let router = match access {
+        Some(access) => access.guard(router),
+        None => router,
+    };
     let room = ConnectionLimits {
         connections: limits.connections,
         per_peer: limits.connections_per_peer,

@@ -8,6 +8,7 @@ mod alerts;
 mod collector;
 mod datasets;
 mod finality;
+mod keys;
 mod process;
 mod projections;
 mod ranges;
@@ -26,7 +27,7 @@ use bytes::Bytes;
 use chronolith_follower::location::{ArchiveLocation, Remote};
 use chronolith_model::{Scope, ScopeEntry, Verification};
 use chronolith_projection_adfs::AdfsSettings;
-use chronolith_serve::http::Limits;
+use chronolith_serve::http::{ApiKeys, Limits};
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;
 use chronolith_source::{CHAINS, EndpointSettings, KnownChain, checks_of, known_chain};
@@ -42,6 +43,7 @@ use raw::{
 };
 
 pub(crate) use alerts::AlertSettings;
+pub(crate) use keys::AccessLogTarget;
 pub(crate) use process::Token;
 use process::{FEES_LISTEN, LISTEN, Shared, address};
 pub(crate) use projections::{DatabaseSettings, FeesSettings};
@@ -77,6 +79,9 @@ pub(crate) struct Settings {
     /// The address of the public API, and what requests may cost.
     pub(crate) listen: SocketAddr,
     pub(crate) limits: Limits,
+    /// Who may use the public API, and where its requests are logged.
+    pub(crate) api_keys: Option<ApiKeys>,
+    pub(crate) access_log: AccessLogTarget,
     /// The address of the fee API, where fees are projected.
     pub(crate) fees_listen: SocketAddr,
     /// The address of health and metrics.
@@ -213,6 +218,8 @@ impl Settings {
             process::admin(raw.admin_listen.as_deref(), raw.admin_token)?;
         Ok(Self {
             limits,
+            api_keys: keys::api_keys(raw.api_keys)?,
+            access_log: keys::access_log(raw.access_log.as_deref())?,
             database: DatabaseSettings::new(&raw.db)?,
             listen: address("listen", raw.listen.as_deref(), LISTEN)?,
             fees_listen: address("feesListen", raw.fees_listen.as_deref(), FEES_LISTEN)?,

@@ -81,11 +81,17 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
         r#""chains""#,
         r#""versions": { "1": { "hasBlockNumber": true } }, "chains""#,
     );
+    bench.change(
+        r#""chains""#,
+        r#""apiKeys": {}, "accessLog": "stderr", "chains""#,
+    );
     let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
     bench.say(&["db", "init", "--admin-url", &database.url]);
     let running = bench.start_with(&["run"], &[("PG_URL", &database.url)]);
     bench.wait_for_listener();
     bench.until_health("readiness", |code, _| code == 200).await;
+    let list = reqwest::get(format!("{}/v1/chains", bench.public())).await;
+    assert_eq!(list.unwrap().status(), 200);
     node.reorg(5);
     node.mine(2);
     until(

@@ -55,13 +55,17 @@ pub enum ErrorCode {
     NotReady,
     NotIndexedYet,
     Busy,
+    /// The caller used what its key allows.
+    RateLimited,
     Timeout,
     DatabaseUnavailable,
     Internal,
 
+    /// The credentials are missing or wrong.
+    Unauthorized,
+
     // Only the admin listener has these.
     BadRequest,
-    Unauthorized,
     Forbidden,
     NotJson,
     UnknownChain,
@@ -78,7 +82,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Those of the public listener, for the description of its answers.
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::InvalidParams,
         Self::InvalidDirection,
         Self::InvalidTimestamp,
@@ -98,20 +102,22 @@ impl ErrorCode {
         Self::NotReady,
         Self::NotIndexedYet,
         Self::Busy,
+        Self::RateLimited,
         Self::Timeout,
         Self::DatabaseUnavailable,
         Self::Internal,
+        Self::Unauthorized,
     ];
 
     /// The number of JSON-RPC.
     pub(crate) fn rpc(self) -> i64 {
         match self {
             Self::Parse => -32_700,
-            Self::InvalidRequest => -32_600,
+            Self::InvalidRequest | Self::Unauthorized => -32_600,
             Self::MethodNotFound => -32_601,
             Self::InvalidParams => -32_602,
             Self::ChainNotFound | Self::NotReady | Self::NotIndexedYet => -32_000,
-            Self::TooLarge | Self::QueryTooLarge | Self::Busy => -32_005,
+            Self::TooLarge | Self::QueryTooLarge | Self::Busy | Self::RateLimited => -32_005,
             Self::Conflict => -32_009,
             // A tag without a block.
             Self::BlockNotFound => -39_001,
@@ -146,6 +152,7 @@ impl ErrorCode {
             Self::NotReady => (StatusCode::SERVICE_UNAVAILABLE, "NOT_READY"),
             Self::NotIndexedYet => (StatusCode::CONFLICT, "NOT_INDEXED_YET"),
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "BUSY"),
+            Self::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED"),
             Self::Timeout => (StatusCode::SERVICE_UNAVAILABLE, "TIMEOUT"),
             Self::DatabaseUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "DATABASE_UNAVAILABLE"),
             Self::Parse | Self::InvalidRequest | Self::MethodNotFound | Self::Internal => {
@@ -286,6 +293,19 @@ impl ApiError {
         Self::new(ErrorCode::QueryTooLarge, message).with(details)
     }
 
+    /// The caller used what its key allows of this budget.
+    pub(crate) fn rate_limited(message: String, budget: &str, seconds: u64) -> Self {
+        let details = json!({ "budget": budget, "retryAfter": seconds });
+        Self::new(ErrorCode::RateLimited, message).with(details)
+    }
+
+    /// After how many seconds the same request may succeed, where time alone may change that.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        let details = self.details.as_ref();
+        let own = details.and_then(|details| details.get("retryAfter")?.as_u64());
+        own.or(self.code.retry_after().map(u64::from))
+    }
+
     pub(crate) fn with(self, details: Value) -> Self {
         let details = Some(details);
         Self { details, ..self }
@@ -331,7 +351,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let error = self.failure();
         let mut response = (self.status(), Json(ErrorBody { error })).into_response();
-        if let Some(seconds) = self.code.retry_after() {
+        if let Some(seconds) = self.retry_after() {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -1,5 +1,6 @@
 //! HTTP: connections and their limits, what handlers share, response bodies, and the routers.
 
+pub(crate) mod access;
 mod activity;
 pub(crate) mod answer_memory;
 pub(crate) mod body;
@@ -22,6 +23,9 @@ mod request_id;
 pub(crate) mod test_client;
 
 pub use crate::fees::fees_router;
+pub use access::{
+    Access, AccessLog, ApiKey, ApiKeys, KeyHash, KeyLimits, LogLines, MillisClock, Rate,
+};
 pub use context::Clock;
 pub use drain::{Drain, Drainer, drain};
 pub(crate) use health::Health;

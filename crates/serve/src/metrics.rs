@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `chronolith_served_calls_total` | calls, by chain, method and outcome |
 //! | `chronolith_rpc_seconds` | how long they took until the response could be sent |
+//! | `chronolith_http_requests_total` | answers over HTTP, by route and class of status |
+//! | `chronolith_http_seconds` | how long they took until the answer could be sent |
 //! | `chronolith_http_panics_total` | handlers that panicked: each is a bug |
 //! | `chronolith_connections_refused_total` | connections from addresses that had too many |
 
@@ -11,14 +13,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use metrics::{Counter, Histogram, counter, histogram};
 
+use parking_lot::RwLock;
+
 use crate::chain::ServedChain;
+use crate::console;
 use crate::rpc::{METHODS, Method};
 use crate::stellar;
 
 /// The label of unknown methods: names that clients send must not become labels.
 const UNKNOWN: &str = "unknown";
+
+/// The label of all files of the console, and of paths that lead nowhere.
+const CONSOLE: &str = "console";
+const NO_ROUTE: &str = "none";
 
 const PANICS: &str = "chronolith_http_panics_total";
 const REFUSED: &str = "chronolith_connections_refused_total";
@@ -50,11 +60,7 @@ impl Meters {
     }
 
     pub(crate) fn call(&self, chain: u64, method: &str, succeeded: bool, took: Duration) {
-        let mut methods = METHODS.iter().chain(&stellar::METHODS);
-        let label = methods
-            .find(|known| known.name == method)
-            .map(|known| known.name);
-        let known = label.and_then(|label| self.0.get(&(chain, label)));
+        let known = self.0.get(&(chain, label_of(method)));
         let handles = known.or_else(|| self.0.get(&(chain, UNKNOWN)));
         let handles = handles.expect("every served chain has a handle for unknown methods");
         handles.seconds.record(took.as_secs_f64());
@@ -62,6 +68,65 @@ impl Meters {
             handles.success.increment(1);
         } else {
             handles.error.increment(1);
+        }
+    }
+}
+
+/// A method as a label; one that is not known is that of no client.
+pub(crate) fn label_of(method: &str) -> &'static str {
+    let mut methods = METHODS.iter().chain(&stellar::METHODS);
+    let known = methods.find(|known| known.name == method);
+    known.map_or(UNKNOWN, |known| known.name)
+}
+
+/// Counts requests by their route. A handle is made when it is first needed: most routes never fail.
+#[derive(Clone, Default)]
+pub(crate) struct RequestMeters(Arc<RwLock<HashMap<String, Classes>>>);
+
+/// The handles of a route by class of status.
+type Classes = HashMap<&'static str, RouteHandles>;
+
+#[derive(Clone)]
+struct RouteHandles {
+    requests: Counter,
+    seconds: Histogram,
+}
+
+impl RequestMeters {
+    /// Counts an answer, and the time until it could be sent. Routes are as many as the router has.
+    pub(crate) fn answered(&self, route: Option<&str>, status: StatusCode, took: Duration) {
+        let (route, class) = (route.unwrap_or(NO_ROUTE), class_of(status));
+        let of = |classes: &Classes| classes.get(class).cloned();
+        let known = self.0.read().get(route).and_then(of);
+        let handles = known.unwrap_or_else(|| {
+            let is_file = console::files().any(|file| file.path == route);
+            let made = RouteHandles::new(if is_file { CONSOLE } else { route }, class);
+            let mut all = self.0.write();
+            let classes = all.entry(route.to_owned()).or_default();
+            classes.insert(class, made.clone());
+            made
+        });
+        handles.requests.increment(1);
+        handles.seconds.record(took.as_secs_f64());
+    }
+}
+
+fn class_of(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        ..200 => "1xx",
+        200..300 => "2xx",
+        300..400 => "3xx",
+        400..500 => "4xx",
+        _ => "5xx",
+    }
+}
+
+impl RouteHandles {
+    fn new(route: &str, class: &'static str) -> Self {
+        let route = route.to_owned();
+        Self {
+            requests: counter!("chronolith_http_requests_total", "route" => route.clone(), "status" => class),
+            seconds: histogram!("chronolith_http_seconds", "route" => route, "status" => class),
         }
     }
 }

@@ -51,6 +51,8 @@ struct Document<'a> {
     #[serde(borrow)]
     paths: &'a RawValue,
     #[serde(borrow)]
+    security: &'a RawValue,
+    #[serde(borrow)]
     components: Components<'a>,
     /// The table of errors.
     #[serde(rename = "x-errors", skip_deserializing)]
@@ -63,6 +65,8 @@ struct Document<'a> {
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Components<'a> {
+    #[serde(borrow)]
+    security_schemes: &'a RawValue,
     #[serde(borrow)]
     parameters: &'a RawValue,
     #[serde(skip_deserializing)]

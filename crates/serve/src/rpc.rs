@@ -15,17 +15,20 @@ pub(crate) mod wire;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::value::RawValue;
 
 use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode, Limit, excerpt};
+use crate::http::access::Visit;
 use crate::http::body::ResponseBody;
 use crate::http::context::Context;
+use crate::metrics::label_of;
 use crate::stellar;
 pub(crate) use logs::{PageScope, page_answer, range_between};
 pub(crate) use methods::{Handler, METHODS, Method, from_view};
@@ -51,31 +54,54 @@ enum Dialect {
 struct Target<'a> {
     chain: &'a ServedChain,
     dialect: Dialect,
+    /// Where calls are counted for keys or the log.
+    visit: Option<&'a Visit>,
+}
+
+/// Whether calls are answered at a route.
+pub(crate) fn is_path(route: &str) -> bool {
+    matches!(
+        route,
+        "/{chainId}" | "/v1/chains/{chainId}/rpc" | "/stellar/{network}"
+    )
+}
+
+/// The answer to a body of which no call is executed.
+pub(crate) fn refused(error: ApiError) -> Response {
+    let (status, retry_after) = (error.status(), error.retry_after());
+    let mut response = (status, refusal(error)).into_response();
+    if let Some(seconds) = retry_after {
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
 }
 
 /// Answers calls of Ethereum's methods.
 pub(crate) async fn serve(
     State(context): State<Context>,
     chain: Result<Path<String>, PathRejection>,
+    visit: Option<Extension<Visit>>,
     body: Body,
 ) -> Response {
-    serve_chain(&context, Dialect::Ethereum, chain, body).await
+    serve_chain(&context, (Dialect::Ethereum, chain), visit, body).await
 }
 
 /// Answers calls of Stellar's methods.
 pub(crate) async fn serve_stellar(
     State(context): State<Context>,
     network: Result<Path<String>, PathRejection>,
+    visit: Option<Extension<Visit>>,
     body: Body,
 ) -> Response {
-    serve_chain(&context, Dialect::Stellar, network, body).await
+    serve_chain(&context, (Dialect::Stellar, network), visit, body).await
 }
 
 /// Answers a body of one call or several.
 async fn serve_chain(
     context: &Context,
-    dialect: Dialect,
-    path: Result<Path<String>, PathRejection>,
+    (dialect, path): (Dialect, Result<Path<String>, PathRejection>),
+    visit: Option<Extension<Visit>>,
     body: Body,
 ) -> Response {
     // A name that is not UTF-8 is that of no chain.
@@ -103,7 +129,13 @@ async fn serve_chain(
             return (status, refusal(refused)).into_response();
         }
     };
-    let (bytes, target) = (&body.bytes, Target { chain, dialect });
+    let bytes = &body.bytes;
+    let visit = visit.as_ref().map(|Extension(visit)| visit);
+    let target = Target {
+        chain,
+        dialect,
+        visit,
+    };
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => batch(context, target, bytes).await,
         _ => single(context, target, bytes).await,
@@ -142,6 +174,12 @@ async fn batch(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
             _ => format!("batch too large ({count} calls, max {max})"),
         };
         return refused(ErrorCode::InvalidRequest, message);
+    }
+    let counted = target
+        .visit
+        .map_or(Ok(()), |visit| visit.count_calls(count));
+    if let Err(error) = counted {
+        return self::refused(error);
     }
     let (mut replies, mut bytes) = (Vec::with_capacity(count), 0);
     let started = Instant::now();
@@ -201,6 +239,9 @@ async fn call(context: &Context, target: Target<'_>, raw: &RawValue) -> Option<R
     }
     if let Some(wrong) = wrong_version {
         return Some(Reply::new(id, Err(wrong)));
+    }
+    if let Some(visit) = target.visit {
+        visit.called(label_of(&request.method));
     }
     let started = Instant::now();
     // A query times out before this, and its error names a range that works.

@@ -124,7 +124,7 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path, threads: &Threads) -> Re
     tokio::select! {
         () = watch(&stage, &mut spectators, began) => {}
         () = tokio::time::sleep(limit) => {}
-        served = public_server::serve_on(listener, served, probe, &serving) => served?,
+        served = public_server::serve_on(listener, served, probe, &serving, None) => served?,
         stopped = tokio::signal::ctrl_c() => stopped?,
     }
     tasks.shutdown().await;

@@ -39,6 +39,10 @@ pub(crate) struct RawSettings {
     pub(crate) fees_listen: Option<String>,
     /// The token of requests at adminListen; needed where that is not this machine.
     pub(crate) admin_token: Option<String>,
+    /// Who may use the public listener [default: everybody, without limits].
+    pub(crate) api_keys: Option<RawApiKeys>,
+    /// A line of JSON for each request of the public listener: off, stderr, or the path of a file [default: off].
+    pub(crate) access_log: Option<String>,
     /// Memory for what queries read of archives, of all chains together, in MiB [default: 256].
     pub(crate) cache_mib: Option<u64>,
     /// What requests may cost.
@@ -147,6 +151,64 @@ pub(crate) struct RawLimits {
     pub(crate) connections: Option<usize>,
     /// Those of one address; 0 counts none [default: 1024].
     pub(crate) connections_per_peer: Option<usize>,
+}
+
+/// Who may use the public listener.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawApiKeys {
+    /// Whether requests without a key are refused [default: false].
+    pub(crate) required: bool,
+    /// A file with more keys, JSON or TOML by its extension.
+    pub(crate) file: Option<String>,
+    /// Keys by their hashes. `chronolith keys new` makes one.
+    pub(crate) keys: Vec<RawApiKey>,
+    /// The limits of all requests without a key together [default: none].
+    pub(crate) anonymous: RawKeyLimits,
+}
+
+/// A file of API keys.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RawKeyFile {
+    /// Keys by their hashes.
+    pub(crate) keys: Vec<RawApiKey>,
+}
+
+/// An API key by its hash, with its limits.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RawApiKey {
+    /// Its name in metrics and in the log.
+    pub(crate) name: String,
+    /// `sha256:` and 64 hex digits.
+    pub(crate) hash: String,
+    /// Requests in a second, each call of a batch as one [default: no limit].
+    #[serde(default)]
+    pub(crate) requests_per_second: Option<f64>,
+    /// Requests at once [default: those of two seconds].
+    #[serde(default)]
+    pub(crate) request_burst: Option<f64>,
+    /// Bytes of answers in a second, as they are sent [default: no limit].
+    #[serde(default)]
+    pub(crate) bytes_per_second: Option<f64>,
+    /// Bytes at once [default: those of two seconds].
+    #[serde(default)]
+    pub(crate) byte_burst: Option<f64>,
+}
+
+/// Limits of requests without a key.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawKeyLimits {
+    /// Requests in a second, each call of a batch as one [default: no limit].
+    pub(crate) requests_per_second: Option<f64>,
+    /// Requests at once [default: those of two seconds].
+    pub(crate) request_burst: Option<f64>,
+    /// Bytes of answers in a second, as they are sent [default: no limit].
+    pub(crate) bytes_per_second: Option<f64>,
+    /// Bytes at once [default: those of two seconds].
+    pub(crate) byte_burst: Option<f64>,
 }
 
 /// How queries are answered.

@@ -2,14 +2,16 @@
 //! would hold memory without limit.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Request, StatusCode, header};
 use futures::FutureExt as _;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -36,9 +38,13 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Its answer tells the proxy not to send another.
 const LAST_REQUEST: Duration = Duration::from_secs(1);
 
+/// The other end of the connection of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
 /// Serves a connection to its end.
 pub(super) async fn serve(
-    stream: TcpStream,
+    (stream, peer): (TcpStream, Peer),
     router: Router,
     registered: Registered,
     mut drain: Drain,
@@ -47,7 +53,8 @@ pub(super) async fn serve(
     let io = TokioIo::new(Timed::new(stream, activity.clone()));
     let router = TowerToHyperService::new(router);
     let ends = drain.clone();
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         let (answering, ends) = (activity.begin(), ends.clone());
         router.call(request).map(move |answered| {
             answered.map(|mut response| {

@@ -16,7 +16,7 @@ use crate::chain::ServedChains;
 use crate::error::ApiError;
 use crate::fault::Fault;
 use crate::logs::Page;
-use crate::metrics::Meters;
+use crate::metrics::{Meters, RequestMeters};
 use crate::rest::projections::ProjectionsCache;
 use crate::view::View;
 
@@ -29,6 +29,7 @@ pub(crate) struct Context {
     pub(crate) served: ServedChains,
     pub(crate) limits: Limits,
     pub(crate) meters: Meters,
+    pub(crate) requests: RequestMeters,
     pub(crate) clock: Clock,
     pub(crate) projections: Arc<ProjectionsCache>,
     pub(crate) started: u64,
@@ -62,6 +63,7 @@ impl Context {
         Self {
             limits,
             meters: Meters::new(served.iter().map(|chain| &**chain)),
+            requests: RequestMeters::default(),
             projections: Arc::new(ProjectionsCache::new(served.projections.clone())),
             served,
             started: clock(),

@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
+use tokio::time::Instant;
 
 use super::answer_memory::MemoryReservation;
 use super::caching::Conditions;
@@ -31,6 +32,10 @@ const FIXED_ERRORS: [&str; 6] = [
     "/v1/indexing-status",
 ];
 
+pub(super) fn is_fixed(route: &str) -> bool {
+    FIXED_ERRORS.contains(&route)
+}
+
 /// What answers need before they are sent.
 #[derive(Clone)]
 pub(crate) struct Finisher {
@@ -47,8 +52,10 @@ pub(crate) async fn finish(
     let (version, coding) = (request.version(), Coding::of(request.headers()));
     let conditions = Conditions::of(&request);
     let id = finisher.ids.of(request.headers());
-    let path = request.extensions().get::<MatchedPath>();
-    let fixed_errors = path.is_some_and(|path| FIXED_ERRORS.contains(&path.as_str()));
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let path = path.as_ref().map(MatchedPath::as_str);
+    let fixed_errors = path.is_some_and(is_fixed);
+    let started = Instant::now();
     let response = match tokio::time::timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -65,6 +72,8 @@ pub(crate) async fn finish(
         problem::render(&mut response, &error, &id);
     }
     add_headers(&mut response, id);
+    let meters = &finisher.context.requests;
+    meters.answered(path, response.status(), started.elapsed());
     if version < Version::HTTP_11 {
         return response;
     }
@@ -75,7 +84,7 @@ pub(crate) async fn finish(
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-fn add_headers(response: &mut Response, id: HeaderValue) {
+pub(super) fn add_headers(response: &mut Response, id: HeaderValue) {
     let is_later = matches!(
         response.status(),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE

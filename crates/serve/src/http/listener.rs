@@ -4,6 +4,7 @@
 //! cost a client nothing, so a few thousand of them must not keep others out.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::activity::Connections;
-use super::connection;
+use super::connection::{self, Peer};
 use super::drain::Drain;
 use crate::http::peers::{PeerPermit, Peers};
 
@@ -38,6 +39,7 @@ pub struct ConnectionLimits {
 /// A connection that has its place.
 struct Admitted {
     stream: TcpStream,
+    from: SocketAddr,
     place: OwnedSemaphorePermit,
     peer: PeerPermit,
 }
@@ -72,7 +74,8 @@ pub async fn listen(
         let registered = server.connections.register();
         let (router, ends) = (router.clone(), ends.clone());
         open.spawn(async move {
-            connection::serve(admitted.stream, router, registered, ends).await;
+            let stream = (admitted.stream, Peer(admitted.from));
+            connection::serve(stream, router, registered, ends).await;
             drop((admitted.place, admitted.peer));
         });
     };
@@ -131,6 +134,7 @@ impl Server {
             let place = self.place().await;
             return Admitted {
                 stream,
+                from,
                 place,
                 peer,
             };

@@ -11,6 +11,7 @@ use tower_http::cors::{Any, CorsLayer};
 
 use crate::chain::ServedChains;
 use crate::health::Probe;
+use crate::http::access::{RATE_LIMIT, RATE_LIMIT_POLICY};
 use crate::http::compress::Compressor;
 use crate::http::context::{Clock, Context};
 use crate::http::finish::{Finisher, finish};
@@ -117,7 +118,14 @@ fn cross_origin() -> CorsLayer {
         HeaderName::from_static("x-client-version"),
         HeaderName::from_static("*"),
     ];
-    let read = [NEXT_CURSOR, REQUEST_ID, header::LINK, header::RETRY_AFTER];
+    let read = [
+        NEXT_CURSOR,
+        REQUEST_ID,
+        header::LINK,
+        header::RETRY_AFTER,
+        RATE_LIMIT,
+        RATE_LIMIT_POLICY,
+    ];
     CorsLayer::new()
         .allow_origin(Any)
         .allow_methods([Method::GET, Method::HEAD, Method::POST])

@@ -1,0 +1,132 @@
+//! One request, from its head to the end of its answer.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::keys::Caller;
+use crate::chain::ServedChains;
+use crate::error::ApiError;
+use crate::http::connection::Peer;
+use crate::http::request_id::REQUEST_ID;
+
+/// Methods of a batch that the log names.
+const METHODS_MAX: usize = 16;
+/// Bytes of texts of a request that the log has.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// What a handler tells of its request.
+#[derive(Clone)]
+pub(crate) struct Visit(Arc<Inner>);
+
+struct Inner {
+    caller: Option<Arc<Caller>>,
+    calls: Mutex<Calls>,
+}
+
+/// Calls of a request.
+#[derive(Clone, Default)]
+pub(super) struct Calls {
+    pub(super) count: u64,
+    /// Each method once, as many as the log names.
+    pub(super) methods: Vec<&'static str>,
+}
+
+impl Visit {
+    pub(super) fn new(caller: Option<Arc<Caller>>) -> Self {
+        let calls = Mutex::default();
+        Self(Arc::new(Inner { caller, calls }))
+    }
+
+    /// Counts the calls of a batch: the request itself was counted as one.
+    ///
+    /// # Errors
+    /// The caller may not make so many.
+    pub(crate) fn count_calls(&self, calls: usize) -> Result<(), ApiError> {
+        match &self.0.caller {
+            Some(caller) if calls > 1 => caller.count_batch(calls as u64, Instant::now()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes a call.
+    pub(crate) fn called(&self, method: &'static str) {
+        let mut calls = self.0.calls.lock();
+        calls.count += 1;
+        if calls.methods.len() < METHODS_MAX && !calls.methods.contains(&method) {
+            calls.methods.push(method);
+        }
+    }
+}
+
+/// What is known of a request and its answer.
+pub(super) struct Seen {
+    pub(super) started: Instant,
+    pub(super) caller: Option<Arc<Caller>>,
+    pub(super) visit: Option<Visit>,
+    pub(super) id: String,
+    pub(super) peer: Option<String>,
+    pub(super) forwarded_for: Option<String>,
+    pub(super) method: Method,
+    pub(super) route: Option<String>,
+    /// Without the query: clients of other APIs have their key there.
+    pub(super) path: Option<String>,
+    pub(super) chain: Option<u64>,
+    pub(super) status: StatusCode,
+}
+
+impl Seen {
+    pub(super) fn of(request: &Request, route: Option<&str>, started: Instant) -> Self {
+        let peer = request.extensions().get::<Peer>();
+        Self {
+            started,
+            caller: None,
+            visit: None,
+            id: text_of(request.headers(), REQUEST_ID.as_str()).unwrap_or_default(),
+            peer: peer.map(|Peer(address)| address.to_string()),
+            forwarded_for: text_of(request.headers(), "x-forwarded-for"),
+            method: request.method().clone(),
+            route: route.map(str::to_owned),
+            path: route.map(|_| cut(request.uri().path())),
+            chain: None,
+            status: StatusCode::OK,
+        }
+    }
+
+    /// Notes what the answer has.
+    pub(super) fn answered(&mut self, response: &Response, served: &ServedChains) {
+        self.status = response.status();
+        let (route, path) = (self.route.as_deref(), self.path.as_deref());
+        self.chain = route.zip(path).and_then(|(route, path)| {
+            let place = route
+                .split('/')
+                .position(|part| matches!(part, "{chainId}" | "{network}"))?;
+            let chain = served.find_network(path.split('/').nth(place)?)?;
+            Some(chain.id)
+        });
+        // A path that leads nowhere may be that of another API, with a key in it.
+        let is_of_chain =
+            route.is_some_and(|route| route.contains("{chainId}") || route.contains("{network}"));
+        if self.status == StatusCode::NOT_FOUND || (is_of_chain && self.chain.is_none()) {
+            self.path = None;
+        }
+    }
+
+    pub(super) fn calls(&self) -> Calls {
+        let visit = self.visit.as_ref();
+        visit.map_or_else(Calls::default, |visit| visit.0.calls.lock().clone())
+    }
+}
+
+fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(cut)
+}
+
+fn cut(text: &str) -> String {
+    let end = text.floor_char_boundary(TEXT_BYTES_MAX.min(text.len()));
+    text.get(..end).unwrap_or_default().to_owned()
+}
