@@ -3,3 +3,4 @@
 pub(crate) mod projection;
 pub(crate) mod queue;
 pub(crate) mod server;
+mod token;

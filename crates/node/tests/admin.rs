@@ -36,6 +36,7 @@ async fn ask(bench: &Bench, path: &str, body: Option<&Value>) -> (u16, Value) {
             .body(body.to_string()),
         None => client.get(url),
     };
+    let request = request.bearer_auth(bench.admin().1);
     let answer = request.send().await.unwrap();
     let code = answer.status().as_u16();
     let text = answer.text().await.unwrap();
@@ -165,6 +166,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
     // A web page may send plain text anywhere, but no JSON.
     let url = format!("http://{}/admin/v1/gc", address(&bench));
     let plain = reqwest::Client::new().post(url).body(r#"{"chain":"sim"}"#);
+    let plain = plain.bearer_auth(bench.admin().1);
     assert_eq!(plain.send().await.unwrap().status().as_u16(), 415);
     let (code, collected) = ask(&bench, "gc", Some(&json!({ "chain": "sim" }))).await;
     assert_eq!((code, &collected["chainId"]), (200, &json!(31_337)));
@@ -196,8 +198,68 @@ async fn elsewhere_a_token_is_needed() {
         };
         assert_eq!(request.send().await.unwrap().status().as_u16(), code);
     }
-    // Commands read it from the settings.
+    // Commands have the token of the node itself.
+    let (_, own) = bench.admin();
     bench.say(&["gc"]);
     running.stop();
-    assert!(!bench.log().contains("SECRET"), "a secret was logged");
+    for secret in ["SECRET", &own] {
+        assert!(!bench.log().contains(secret), "a secret was logged");
+    }
+}
+
+/// Every program of the machine could act as an operator. And a node that was killed leaves its address: commands
+/// sent the token to whatever listened there.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_user_of_the_node_is_its_operator_and_only_the_node_gets_the_token() {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::PermissionsExt as _;
+    let node = EvmNode::new(EvmSpec::tiny(65), 30);
+    let server = serve(&node).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    let running = bench.start();
+    bench.wait("the first head", || bench.head() == Some(25));
+    let (address, token) = bench.admin();
+    let path = bench.dir.path().join("data").join("admin-token");
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let state = reqwest::Client::new().get(format!("http://{address}/admin/v1/state"));
+    let answer = state.send().await.unwrap();
+    assert_eq!(answer.status().as_u16(), 401);
+    let (code, state) = ask(&bench, "state", None).await;
+    assert_eq!((code, &state["chains"][0]["name"]), (200, &json!("sim")));
+    running.kill();
+
+    // It says yes to everything.
+    let impostor = std::net::TcpListener::bind(&address).unwrap();
+    let heard = std::thread::spawn(move || {
+        let mut heard = String::new();
+        while let Ok((mut stream, _)) = impostor.accept() {
+            let mut head = [0; 4_096];
+            let read = stream.read(&mut head).unwrap_or(0);
+            let text = String::from_utf8_lossy(&head[..read]).into_owned();
+            if text == "end" {
+                break;
+            }
+            heard.push_str(&text);
+            let body = r#"{"proof":"00","dataDir":"/","chains":[]}"#;
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+        heard
+    });
+    // The command finds out that no node runs, and does it itself.
+    let rewound = bench.json(&["rewind", "--to", "20", "--reason", "test", "--json"]);
+    assert_eq!(
+        (&rewound["head"], &rewound["headBefore"]),
+        (&json!(20), &json!(25))
+    );
+    let mut end = std::net::TcpStream::connect(&address).unwrap();
+    end.write_all(b"end").unwrap();
+    let heard = heard.join().unwrap();
+    assert!(heard.contains("/admin/v1/proof?challenge="), "{heard}");
+    assert!(!heard.contains(&token), "{heard}");
+    assert!(!heard.to_lowercase().contains("authorization"), "{heard}");
 }

@@ -72,9 +72,11 @@ async fn numbers_that_no_ledger_has_are_refused() {
     let running = bench.start();
     bench.public();
     refused(&bench);
-    let admin = std::fs::read_to_string(bench.dir.path().join("data/admin")).unwrap();
+    let (admin, token) = bench.admin();
     let asking = reqwest::Client::new().post(format!("http://{admin}/admin/v1/backfill"));
-    let asking = asking.header("content-type", "application/json");
+    let asking = asking
+        .header("content-type", "application/json")
+        .bearer_auth(token);
     let range = json!({ "chain": "sim", "from": 1, "to": 20 });
     let answer = asking.body(range.to_string()).send().await.unwrap();
     assert_eq!(answer.status().as_u16(), 409);

@@ -15,23 +15,22 @@ use support::projected::{Setup, named};
 struct Desk {
     base: String,
     client: reqwest::Client,
-    token: Option<&'static str>,
+    token: Option<String>,
 }
 
 impl Desk {
     fn of(setup: &Setup) -> Self {
-        let path = setup.bench.dir.path().join("data").join("admin");
-        let address = std::fs::read_to_string(path).unwrap();
+        let (address, token) = setup.bench.admin();
         let address = address.replace("0.0.0.0", "127.0.0.1");
         Self {
             base: format!("http://{address}/admin/v1"),
             client: reqwest::Client::new(),
-            token: None,
+            token: Some(token),
         }
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> (u16, Value) {
-        let request = match self.token {
+        let request = match &self.token {
             Some(token) => request.bearer_auth(token),
             None => request,
         };
@@ -254,7 +253,7 @@ async fn the_token_guards_projections_too() {
         .await;
     let mut desk = Desk::of(&setup);
     for (token, code) in [(None, 401), (Some("WRONG"), 401), (Some("SECRET"), 200)] {
-        desk.token = token;
+        desk.token = token.map(str::to_owned);
         assert_eq!(desk.get("locks/list").await.0, code, "{token:?}");
         assert_eq!(
             desk.post("jobs/retry", &json!({})).await.0,

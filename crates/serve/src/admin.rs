@@ -1,13 +1,12 @@
 //! The admin listener: operations on a running node.
 //!
-//! It listens on the machine itself by default; any other address needs a token. A request that changes
-//! something must be JSON by its content type, which a web page cannot send without permission; and
-//! without a token no page that reaches this machine by a name of its own is served.
+//! It listens on the machine itself by default. Every request needs a token: the one that the node makes at its start,
+//! which only its user can read, or the one of the settings. A request that changes something must be JSON by its
+//! content type, which a web page cannot send without permission.
 
 pub mod operation;
 
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -25,6 +24,10 @@ use crate::error::{ApiError, ErrorCode};
 use crate::http::panics;
 use operation::{ChainOperation, Operation, ProjectionOperation};
 
+/// The one path that needs no token.
+const PROOF: &str = "/admin/v1/proof";
+const CHALLENGE_BYTES_MAX: usize = 128;
+
 /// Bytes of a request: every operation is shorter.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
@@ -41,10 +44,26 @@ pub trait Operator: Send + Sync {
     fn execute(&self, operation: Operation) -> OperationFuture<'_>;
 }
 
+/// The tokens that are accepted.
+#[derive(Clone)]
+pub struct Tokens {
+    /// That of this node, whose possession it proves.
+    pub own: Arc<str>,
+    /// That of the settings.
+    pub set: Option<Arc<str>>,
+}
+
+/// What shows to another holder of a token that one has it too, without showing the token.
+#[must_use]
+pub fn proof(token: &str, challenge: &str) -> String {
+    let key = blake3::derive_key("chronolith admin listener, proof", token.as_bytes());
+    blake3::keyed_hash(&key, challenge.as_bytes()).to_string()
+}
+
 #[derive(Clone)]
 struct Context {
     operator: Arc<dyn Operator>,
-    token: Option<Arc<str>>,
+    tokens: Tokens,
     /// Every route, for the answer to a path that is none of them.
     routes: Arc<str>,
 }
@@ -56,12 +75,12 @@ struct Route {
     handler: MethodRouter<Context>,
 }
 
-/// `/admin/v1/…`. With a token, every request needs it.
-pub fn admin_router(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
+/// `/admin/v1/…`. Every request needs a token, except the one for a proof.
+pub fn admin_router(operator: Arc<dyn Operator>, tokens: Tokens) -> Router {
     let routes = routes();
     let context = Context {
         operator,
-        token: token.map(Arc::from),
+        tokens,
         routes: describe(&routes).into(),
     };
     routes
@@ -69,6 +88,7 @@ pub fn admin_router(operator: Arc<dyn Operator>, token: Option<&str>) -> Router 
         .fold(Router::new(), |router, route| {
             router.route(&format!("/admin/v1/{}", route.path), route.handler)
         })
+        .route(PROOF, get(prove))
         .route("/admin/v1/{name}", post(unknown))
         .route("/admin/v1/{group}/{name}", any(unknown))
         .fallback(not_found)
@@ -245,42 +265,37 @@ fn json(value: &Value) -> Response {
     (kind, value.to_string()).into_response()
 }
 
-/// Refuses a request without the token; without a token in the settings, one from a web page.
+/// Proves that this is the node with its token.
+async fn prove(
+    State(context): State<Context>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let query = query_object(query.as_deref()).map_err(bad_request)?;
+    let challenge = query.get("challenge").and_then(Value::as_str);
+    let challenge = challenge.filter(|text| (1..=CHALLENGE_BYTES_MAX).contains(&text.len()));
+    let message = "send a challenge of at most 128 bytes";
+    let challenge = challenge.ok_or_else(|| bad_request(message))?;
+    let proof = proof(&context.tokens.own, challenge);
+    Ok(json(&serde_json::json!({ "proof": proof })))
+}
+
+/// Refuses a request without a token.
 async fn authorize(State(context): State<Context>, request: Request, next: Next) -> Response {
     let authorization = request.headers().get(header::AUTHORIZATION);
     let given = authorization.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    match &context.token {
-        Some(token) if given.is_none_or(|given| !is_same(given, token.as_bytes())) => error(
-            ErrorCode::Unauthorized,
-            "send the token of adminToken as Authorization: Bearer …",
-        )
-        .into_response(),
-        None if !is_local_client(request.headers()) => error(
-            ErrorCode::Forbidden,
-            "requests of web pages and to other host names are refused: use the address, or set adminToken",
-        )
-        .into_response(),
-        _ => next.run(request).await,
+    let Tokens { own, set } = &context.tokens;
+    let accepted = [Some(own), set.as_ref()];
+    let is_token = |given: &[u8]| {
+        // Both are compared in any case.
+        let same =
+            accepted.map(|token| token.is_some_and(|token| is_same(given, token.as_bytes())));
+        same.contains(&true)
+    };
+    if request.uri().path() == PROOF || given.is_some_and(is_token) {
+        return next.run(request).await;
     }
-}
-
-/// Without a token every local client is trusted, but not a page in a local browser: that sends its
-/// origin, and a host name that resolves to this machine is neither an address nor `localhost`.
-fn is_local_client(headers: &HeaderMap) -> bool {
-    if headers.contains_key(header::ORIGIN) {
-        return false;
-    }
-    let Some(host) = headers.get(header::HOST) else {
-        return true;
-    };
-    let Ok(host) = host.to_str() else {
-        return false;
-    };
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or(rest, |(name, _)| name),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    let message = "send a token as Authorization: Bearer …, that of adminToken or of the file admin-token in the data directory";
+    error(ErrorCode::Unauthorized, message).into_response()
 }
 
 /// Takes the same time for every input, so that timing does not reveal the token.
@@ -307,35 +322,39 @@ mod tests {
         assert!(!is_same(b"", b"abc"));
     }
 
-    #[test]
-    fn a_page_in_a_browser_is_not_a_local_client() {
-        let is_local = |pairs: &[(header::HeaderName, &str)]| {
-            let mut headers = HeaderMap::new();
-            for (name, value) in pairs {
-                headers.insert(name, value.parse().unwrap());
+    fn tokens() -> Tokens {
+        Tokens {
+            own: "own".into(),
+            set: Some("set".into()),
+        }
+    }
+
+    /// Every program and container of the machine used to be an operator.
+    #[tokio::test]
+    async fn no_request_is_an_operators_without_a_token() {
+        for (path, token, status) in [
+            ("state", "", 401),
+            ("state", "authorization: Bearer \r\n", 401),
+            ("state", "authorization: Bearer ow\r\n", 401),
+            ("state", "authorization: Bearer own\r\n", 200),
+            ("state", "authorization: Bearer set\r\n", 200),
+            ("state", "authorization: Basic own\r\n", 401),
+            ("proof", "", 400),
+            ("proof?challenge=abc", "", 200),
+            ("nothing", "", 401),
+        ] {
+            let request = format!(
+                "GET /admin/v1/{path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n{token}\r\n"
+            );
+            let answer = send(admin_router(Arc::new(Echo), tokens()), &request).await;
+            let head = format!("HTTP/1.1 {status}");
+            assert!(answer.starts_with(&head), "{path} {token}: {answer}");
+            if path.contains("abc") {
+                assert!(answer.contains(&proof("own", "abc")), "{answer}");
             }
-            is_local_client(&headers)
-        };
-        for host in [
-            "127.0.0.1:9465",
-            "localhost:9465",
-            "LOCALHOST",
-            "[::1]:9465",
-            "10.0.0.7",
-        ] {
-            assert!(is_local(&[(header::HOST, host)]), "{host}");
-            let origin = (header::ORIGIN, "http://evil.example");
-            assert!(!is_local(&[(header::HOST, host), origin]), "{host}");
         }
-        for host in [
-            "evil.example:9465",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "",
-        ] {
-            assert!(!is_local(&[(header::HOST, host)]), "{host}");
-        }
-        assert!(is_local(&[]));
+        assert_ne!(proof("own", "abc"), proof("own", "abd"));
+        assert_ne!(proof("own", "abc"), proof("set", "abc"));
     }
 
     /// Repeats the operation that was read.
@@ -358,10 +377,10 @@ mod tests {
     async fn request(method: &Method, path: &str, body: &str) -> String {
         let request = format!(
             "{method} /admin/v1/{path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+             authorization: Bearer own\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        send(admin_router(Arc::new(Echo), None), &request).await
+        send(admin_router(Arc::new(Echo), tokens()), &request).await
     }
 
     /// The public listener allows pages of other origins; this one allows none, not even one with the token.
@@ -370,11 +389,9 @@ mod tests {
         let preflight = "OPTIONS /admin/v1/rewind HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
             Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,content-type\r\n\
             Origin: https://dapp.example\r\n\r\n";
-        for token in [None, Some("secret")] {
-            let answer = send(admin_router(Arc::new(Echo), token), preflight).await;
-            assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
-            assert!(!answer.contains("access-control-"), "{answer}");
-        }
+        let answer = send(admin_router(Arc::new(Echo), tokens()), preflight).await;
+        assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
+        assert!(!answer.contains("access-control-"), "{answer}");
     }
 
     #[tokio::test]

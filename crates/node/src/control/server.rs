@@ -11,7 +11,7 @@ use chronolith_follower::backfill::fill::Filler;
 use chronolith_follower::backfill::gaps::core_is_busy;
 use chronolith_model::BlockRange;
 use chronolith_serve::admin::operation::{Backfill, Operation};
-use chronolith_serve::admin::{OperationFuture, Operator, admin_router};
+use chronolith_serve::admin::{OperationFuture, Operator, Tokens, admin_router};
 use chronolith_serve::chain::EndpointHealth;
 use chronolith_serve::health::ChainHealth;
 use chronolith_serve::http::{Drain, listen};
@@ -27,15 +27,18 @@ use tokio::sync::mpsc;
 use crate::commands::{check_numbers, fill_missing};
 use crate::control::projection::ProjectionControl;
 use crate::control::queue;
+use crate::control::token::{OwnToken, TokenFile};
 use crate::health_server::{Chains, ROOM, health_of};
 use crate::public_server::{bind, endpoint};
 use crate::running::RunningChain;
-use crate::settings::{Settings, Token};
+use crate::settings::Settings;
 
 /// The file in the data directory with the address of the running node.
 const ADDRESS_FILE: &str = "admin";
 /// How often a command polls its job.
 const JOB_LOOK: Duration = Duration::from_millis(200);
+/// How long a listener may take to prove that it is the node.
+const PROOF_WITHIN: Duration = Duration::from_secs(5);
 /// Jobs that are kept in the list.
 const JOBS_MAX: usize = 100;
 
@@ -216,6 +219,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
     let listener = bind(settings.admin_listen, "adminListen", &Handle::current())?;
     let address = listener.local_addr()?;
     tracing::info!(event = "admin_listening", listen = %address, "admin API listening");
+    let token = TokenFile::write(&settings.data_dir)?;
     let _note = Note::write(&settings.data_dir, address)?;
     let (begin, mut due) = mpsc::unbounded_channel();
     let server = Arc::new(AdminServer {
@@ -225,8 +229,14 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
         projections: ProjectionControl::new(settings)?,
         begin,
     });
-    let token = settings.admin_token.as_ref().map(|token| token.0.as_str());
-    let router = admin_router(server.clone(), token);
+    let tokens = Tokens {
+        own: token.token.text().into(),
+        set: settings
+            .admin_token
+            .as_ref()
+            .map(|set| set.0.as_str().into()),
+    };
+    let router = admin_router(server.clone(), tokens);
     let jobs = async {
         let mut running = FuturesUnordered::new();
         loop {
@@ -289,14 +299,18 @@ pub(crate) async fn send_to_running(
 pub(crate) struct RunningNode {
     base: String,
     client: reqwest::Client,
-    token: Option<Token>,
+    token: OwnToken,
 }
 
 impl RunningNode {
-    /// The node that the data directory names, if it answers and is that one.
+    /// The node that the data directory names, if it answers and is that one. It proves that before it is told
+    /// anything.
     pub(crate) async fn find(settings: &Settings) -> Result<Option<Self>> {
         let path = settings.data_dir.join(ADDRESS_FILE);
         let Ok(address) = std::fs::read_to_string(path) else {
+            return Ok(None);
+        };
+        let Some(token) = OwnToken::read(&settings.data_dir)? else {
             return Ok(None);
         };
         let Ok(mut address) = address.trim().parse::<SocketAddr>() else {
@@ -308,14 +322,38 @@ impl RunningNode {
         let node = Self {
             base: format!("http://{address}/admin/v1"),
             client: reqwest::Client::builder().no_proxy().build()?,
-            token: settings.admin_token.clone(),
+            token,
         };
+        if !node.is_proven().await? {
+            return Ok(None);
+        }
         let Ok(state) = node.get("state").await else {
             return Ok(None);
         };
         let ours = std::path::absolute(&settings.data_dir)?;
         let theirs = state.get("dataDir").and_then(Value::as_str);
         Ok((theirs.map(Path::new) == Some(&ours)).then_some(node))
+    }
+
+    /// Whether the listener has the token of the data directory. Where none answers, no node runs.
+    async fn is_proven(&self) -> Result<bool> {
+        let challenge = OwnToken::challenge()?;
+        let url = format!("{}/proof?challenge={challenge}", self.base);
+        let asked = async {
+            let answer = self.client.get(url).send().await.ok()?;
+            answer.text().await.ok()
+        };
+        let Ok(Some(text)) = tokio::time::timeout(PROOF_WITHIN, asked).await else {
+            return Ok(false);
+        };
+        let answer: Value = serde_json::from_str(&text).unwrap_or_default();
+        let given = answer.get("proof").and_then(Value::as_str);
+        let proven = given.is_some_and(|given| self.token.is_proven(&challenge, given));
+        if !proven {
+            let base = &self.base;
+            tracing::warn!(%base, "another program answers at the address of a node that was killed, it is told nothing");
+        }
+        Ok(proven)
     }
 
     /// Starts a backfill and waits for its end; returns how many blocks were fetched. A caller that stops
@@ -356,11 +394,8 @@ impl RunningNode {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Value> {
-        let request = match &self.token {
-            Some(token) => request.bearer_auth(&token.0),
-            None => request,
-        };
         let answer = request
+            .bearer_auth(self.token.text())
             .send()
             .await
             .context("request to the running node")?;

@@ -68,6 +68,15 @@ impl Bench {
         self.dir.path().join("data").join("chains").join("31337")
     }
 
+    /// The address and the token of the admin listener.
+    pub fn admin(&self) -> (String, String) {
+        let read = |name: &str| {
+            let path = self.dir.path().join("data").join(name);
+            std::fs::read_to_string(path).unwrap()
+        };
+        (read("admin"), read("admin-token"))
+    }
+
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
         command.args(words).arg("--config").arg(&self.config);
