@@ -9,18 +9,21 @@ use futures::{SinkExt as _, StreamExt as _};
 use metrics::Counter;
 use parking_lot::Mutex;
 use reqwest::Url;
+use reqwest::header::AUTHORIZATION;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::handshake::client::Request as ClientRequest;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{WebSocketStream, connect_async_with_config};
 
 use crate::backoff::Backoff;
 use crate::jsonrpc::reply::RpcFault;
-use crate::jsonrpc::secrets::{Secrets, name_of};
+use crate::jsonrpc::secrets::{Secrets, basic_header, name_of};
 use crate::meters;
 use crate::source::Subscription;
 
@@ -34,6 +37,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 /// A head is a few kilobytes.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Between two hints: each costs requests over HTTP. A head that comes sooner is told when this time is over.
+const HINT_EVERY: Duration = Duration::from_millis(200);
 
 /// Listens for heads at one of several URLs.
 pub(crate) struct HeadListener {
@@ -110,8 +115,13 @@ impl HeadListener {
     }
 
     async fn one_connection(&self, url: &str) -> Ended {
-        let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX));
-        let connecting = connect_async_with_config(url, Some(config), false);
+        let Some(request) = request_of(url) else {
+            return Ended::Refused("the URL is not valid".to_owned());
+        };
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(MESSAGE_BYTES_MAX));
+        let connecting = connect_async_with_config(request, Some(config), false);
         let mut socket = match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(Ok((socket, _))) => socket,
             Ok(Err(error)) => return Ended::Lost(error),
@@ -139,13 +149,23 @@ impl HeadListener {
         socket: &mut WebSocketStream<S>,
     ) -> Ended {
         let mut silent = false;
+        let mut pace = Pace::new(Instant::now());
         loop {
-            match timeout(SILENCE, socket.next()).await {
+            let message = tokio::select! {
+                () = tokio::time::sleep_until(pace.next), if pace.waits => {
+                    pace.told(Instant::now());
+                    self.wake();
+                    continue;
+                }
+                message = timeout(SILENCE, socket.next()) => message,
+            };
+            match message {
                 Ok(None) => return Ended::Lost(WsError::ConnectionClosed),
                 Ok(Some(Err(error))) => return Ended::Lost(error),
                 Ok(Some(Ok(message))) => {
                     silent = false;
-                    if matches!(parse(&message), Some(Notice::Head)) {
+                    let is_head = matches!(parse(&message), Some(Notice::Head));
+                    if is_head && pace.allows(Instant::now()) {
                         self.wake();
                     }
                 }
@@ -166,6 +186,48 @@ impl HeadListener {
         *self.down_since.lock() = None;
         self.heads.send_modify(|count| *count += 1);
     }
+}
+
+/// When the next hint may be given. A flood of heads made the node ask as often as they came.
+struct Pace {
+    next: Instant,
+    /// Whether a head waits to be told.
+    waits: bool,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self {
+            next: now,
+            waits: false,
+        }
+    }
+
+    /// Whether a head is told now; else it waits.
+    fn allows(&mut self, now: Instant) -> bool {
+        if now < self.next {
+            self.waits = true;
+            return false;
+        }
+        self.told(now);
+        true
+    }
+
+    fn told(&mut self, now: Instant) {
+        (self.next, self.waits) = (now + HINT_EVERY, false);
+    }
+}
+
+/// The request for a URL: user and password go into a header, as over HTTP.
+fn request_of(url: &str) -> Option<ClientRequest> {
+    let mut url = Url::parse(url).ok()?;
+    let header = basic_header(&url);
+    let _ = (url.set_username(""), url.set_password(None));
+    let mut request = url.as_str().into_client_request().ok()?;
+    if let Some(header) = header {
+        request.headers_mut().insert(AUTHORIZATION, header);
+    }
+    Some(request)
 }
 
 enum Ended {
@@ -225,6 +287,7 @@ mod tests {
     use std::sync::Arc;
 
     use metrics::CounterFn;
+    use tokio_tungstenite::tungstenite::protocol::Role;
 
     use super::*;
 
@@ -270,6 +333,47 @@ mod tests {
         assert_eq!(listener.state(), down);
         let off = HeadListener::new(1, Vec::new());
         assert_eq!(off.state(), Subscription::Off);
+    }
+
+    /// An endpoint that floods its subscribers made the node send it dozens of requests a second.
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_heads_is_a_few_hints_and_the_last_is_not_lost() {
+        let head = r#"{"jsonrpc":"2.0","method":"eth_subscription","params":{}}"#;
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let listener = HeadListener::new(1, Vec::new());
+        let hints = listener.hints();
+        let mut socket = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
+        let mut server = WebSocketStream::from_raw_socket(theirs, Role::Server, None).await;
+        let flood = async {
+            for _ in 0..1_000 {
+                server.send(Message::text(head)).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            tokio::time::sleep(HINT_EVERY * 2).await;
+            let flooded = *hints.borrow();
+            // One at once, and one when it may be told.
+            server.send(Message::text(head)).await.unwrap();
+            server.send(Message::text(head)).await.unwrap();
+            tokio::time::sleep(HINT_EVERY * 2).await;
+            let last = *hints.borrow() - flooded;
+            server.close(None).await.unwrap();
+            (flooded, last)
+        };
+        let (_, (flooded, last)) = tokio::join!(listener.hear(&mut socket), flood);
+        // In two seconds.
+        assert!((9..=12).contains(&flooded), "{flooded}");
+        assert_eq!(last, 2);
+    }
+
+    /// They were left out without a word, and the endpoint refused the subscription.
+    #[test]
+    fn user_and_password_are_sent_as_over_http() {
+        let request = request_of("wss://us%2Fer:pass@node.example:8546/v2/key?x=1").unwrap();
+        assert_eq!(request.uri(), "wss://node.example:8546/v2/key?x=1");
+        assert_eq!(request.headers()[AUTHORIZATION], "Basic dXMvZXI6cGFzcw==");
+        let request = request_of("ws://node.example").unwrap();
+        assert!(!request.headers().contains_key(AUTHORIZATION));
+        assert!(request_of("ws://").is_none());
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use std::ops::Range;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::memmem;
 use reqwest::Url;
+use reqwest::header::HeaderValue;
 
 /// Printed in place of a secret.
 const HIDDEN: &str = "[hidden]";
@@ -126,14 +127,32 @@ impl Secrets {
     }
 }
 
-/// What a client sends of user and password: in base64, with both alphabets and without padding.
-fn basic(url: &Url) -> Vec<String> {
-    let plain = |text: &str| String::from_utf8_lossy(&Folded::decoded(text).text).into_owned();
+/// The header with user and password of a URL, as the HTTP client sends it; none where it has neither.
+pub(crate) fn basic_header(url: &Url) -> Option<HeaderValue> {
+    let value = format!("Basic {}", STANDARD.encode(user_and_password(url)?));
+    let mut value = HeaderValue::try_from(value).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// User and password of a URL, decoded.
+fn user_and_password(url: &Url) -> Option<String> {
+    let plain = |text: &str| {
+        let decoded = Folded::decoded(text, 1);
+        String::from_utf8_lossy(&decoded.text).into_owned()
+    };
     let (user, password) = (plain(url.username()), url.password().map(plain));
     if user.is_empty() && password.is_none() {
-        return Vec::new();
+        return None;
     }
-    let both = format!("{user}:{}", password.unwrap_or_default());
+    Some(format!("{user}:{}", password.unwrap_or_default()))
+}
+
+/// What a client sends of user and password: in base64, with both alphabets and without padding.
+fn basic(url: &Url) -> Vec<String> {
+    let Some(both) = user_and_password(url) else {
+        return Vec::new();
+    };
     vec![STANDARD_NO_PAD.encode(&both), URL_SAFE_NO_PAD.encode(&both)]
 }
 
@@ -159,7 +178,7 @@ struct Folded {
 
 impl Folded {
     fn of(text: &str) -> Self {
-        let mut folded = Self::decoded(text);
+        let mut folded = Self::decoded(text, DECODINGS_MAX);
         for byte in &mut folded.text {
             *byte = match *byte {
                 b'+' => b' ',
@@ -169,13 +188,13 @@ impl Folded {
         folded
     }
 
-    /// Only decoded.
-    fn decoded(text: &str) -> Self {
+    /// Only decoded, this many times at most.
+    fn decoded(text: &str, times: usize) -> Self {
         let mut folded = Self {
             text: text.as_bytes().to_vec(),
             places: (0..text.len()).map(|at| (at, at + 1)).collect(),
         };
-        for _ in 0..DECODINGS_MAX {
+        for _ in 0..times {
             let before = folded.text.len();
             folded = folded.decode();
             if folded.text.len() == before {
