@@ -62,11 +62,21 @@ fn filter(cli: &Cli, variable: &dyn Fn(&str) -> Option<String>) -> Result<EnvFil
         name == "RUST_LOG" || text.split(',').all(is_level),
         "{name}: `{text}` is no log level: use error, warn, info, debug, trace or off"
     );
-    EnvFilter::builder().parse(&text).map_err(|error| {
+    EnvFilter::builder().parse(ours(&text)).map_err(|error| {
         anyhow!(
             "{name}: `{text}` is no log filter ({error}): use a level, or module=level with commas"
         )
     })
+}
+
+/// A filter whose levels without a module, where they are above `info`, are those of this program alone: other
+/// crates print whole hosts at them, which may have keys. A filter can name others, as in `hyper=debug`.
+fn ours(text: &str) -> String {
+    let own = |part: &str| match part.trim().parse::<LevelFilter>() {
+        Ok(level) if level > LevelFilter::INFO => format!("info,chronolith={level}"),
+        _ => part.to_owned(),
+    };
+    text.split(',').map(own).collect::<Vec<_>>().join(",")
 }
 
 fn lines<S>(demo: bool) -> Box<dyn Layer<S> + Send + Sync>
@@ -113,11 +123,28 @@ mod tests {
     #[test]
     fn the_flag_goes_before_the_variables() {
         check(None, ("", ""), "info");
-        check(None, ("", "debug"), "debug");
+        check(None, ("", "debug"), "chronolith=debug,info");
         check(None, ("warn", "debug"), "warn");
-        check(Some("trace"), ("warn", "debug"), "trace");
+        check(Some("trace"), ("warn", "debug"), "chronolith=trace,info");
         check(None, ("chronolith=debug", ""), "chronolith=debug");
         check(None, ("", "INFO"), "info");
+    }
+
+    /// The HTTP client of another crate logged the hosts of endpoints whole, at `debug`.
+    #[test]
+    fn other_crates_stay_at_info_unless_they_are_named() {
+        check(None, ("debug", ""), "chronolith=debug,info");
+        check(None, ("hyper=trace", ""), "hyper=trace");
+        for (text, expected) in [
+            ("debug", "info,chronolith=debug"),
+            (" TRACE", "info,chronolith=trace"),
+            ("debug,hyper=trace", "info,chronolith=debug,hyper=trace"),
+            ("warn,hyper=debug", "warn,hyper=debug"),
+            ("info", "info"),
+            ("off", "off"),
+        ] {
+            assert_eq!(ours(text), expected);
+        }
     }
 
     #[test]
