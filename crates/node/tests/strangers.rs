@@ -197,6 +197,37 @@ async fn a_head_that_does_not_end_is_cut() {
     serving.running.stop();
 }
 
+/// A proxy and a server that take another one of two hosts can be made to disagree.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_of_today_names_one_host() {
+    let serving = Serving::start("").await;
+    for connect in
+        [&|| serving.connect(), &|| connect(&serving.metrics())] as [&dyn Fn() -> TcpStream; 2]
+    {
+        for (head, status) in [
+            ("1.1\r\nhost: a", " 200 "),
+            ("1.1\r\nhost: ", " 200 "),
+            ("1.0", " 200 "),
+            ("1.0\r\nhost: a", " 200 "),
+            ("1.1", " 400 "),
+            ("1.1\r\nhost: a\r\nhost: a", " 400 "),
+            ("1.1\r\nhost: a\r\nHost: b", " 400 "),
+            ("1.0\r\nhost: a\r\nhost: b", " 400 "),
+        ] {
+            let mut stream = connect();
+            let request = format!("GET /health HTTP/{head}\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            let (answer, _) = head_of(stream);
+            assert!(answer.contains(status), "{head}: {answer}");
+            let nosniff = "x-content-type-options: nosniff";
+            assert_eq!(answer.matches(nosniff).count(), 1, "{head}: {answer}");
+            let closes = answer.contains("connection: close");
+            assert!(closes || status == " 200 ", "{head}: {answer}");
+        }
+    }
+    serving.running.stop();
+}
+
 /// For an HTTP/1.0 client the end of the connection is the end of an answer without a length: one that was cut
 /// looked whole, for a stock nginx too.
 #[tokio::test(flavor = "multi_thread")]

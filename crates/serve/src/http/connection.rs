@@ -1,6 +1,7 @@
 //! One connection: who is slow is cut. Heads must be sent in time, and responses read in time, or a connection
 //! would hold memory without limit.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -9,7 +10,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderValue, Request, StatusCode, header};
+use axum::http::{HeaderValue, Request, StatusCode, Version, header};
+use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -22,6 +24,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::activity::{Activity, Registered, TrackedBody};
 use super::drain::Drain;
+use crate::error::{ApiError, ErrorCode};
 
 /// How long a client may take to send the head of a request, from its first byte, and from the beginning of
 /// the connection.
@@ -37,6 +40,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// While a listener ends, a connection without a request stays for this long: a proxy may just be sending one.
 /// Its answer tells the proxy not to send another.
 const LAST_REQUEST: Duration = Duration::from_secs(1);
+
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// The other end of the connection of a request.
 #[derive(Clone, Copy, Debug)]
@@ -56,12 +61,21 @@ pub(super) async fn serve(
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         let (answering, ends) = (activity.begin(), ends.clone());
-        router.call(request).map(move |answered| {
+        let answered = match has_one_host(&request) {
+            true => router.call(request).left_future(),
+            false => std::future::ready(Ok(without_host())).right_future(),
+        };
+        answered.map(move |answered: Result<Response, Infallible>| {
             answered.map(|mut response| {
                 // The router sets that of the body, which is that of no other answer.
                 if response.status() == StatusCode::NOT_MODIFIED {
                     response.headers_mut().remove(header::CONTENT_LENGTH);
                 }
+                // On every listener: what is no page must not be taken for one.
+                let headers = response.headers_mut();
+                headers
+                    .entry(header::X_CONTENT_TYPE_OPTIONS)
+                    .or_insert(NOSNIFF);
                 if ends.has_begun() {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(header::CONNECTION, close);
@@ -94,6 +108,21 @@ pub(super) async fn serve(
     if let Err(error) = done {
         tracing::debug!(%error, "connection failed");
     }
+}
+
+/// Whether a request says once for which host it is, as HTTP/1.1 requires. Servers and proxies that take another
+/// one of two could be made to disagree.
+fn has_one_host<T>(request: &Request<T>) -> bool {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11)
+}
+
+fn without_host() -> Response {
+    let message = "a request of HTTP/1.1 has one `Host` header";
+    let mut response = ApiError::new(ErrorCode::BadRequest, message).into_response();
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
 }
 
 /// A connection that fails when the client sends a head or reads too slowly.
