@@ -26,14 +26,19 @@ use chronolith_projection::{Database, Error};
 use chronolith_projection_fees as fees;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
+use tokio::time::Instant;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::error::ApiError;
 use crate::http::context::Context;
 use crate::metrics;
+use crate::seldom::Seldom;
 
 /// How long an answer may take, with connecting to the database and all statements.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Failures of the database: each request has one while it is away.
+static FAILURES: Seldom = Seldom::new();
 
 /// The error of a request for fees.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,11 +95,15 @@ impl From<Error> for FeesError {
         match error.kind() {
             ErrorKind::Invalid => Self::bad(error.to_string()),
             ErrorKind::Unavailable => {
-                tracing::warn!(%error, "cannot read fees");
+                if let Some(unlogged) = FAILURES.due(Instant::now()) {
+                    tracing::warn!(%error, unlogged, "cannot read fees");
+                }
                 Self::timeout()
             }
             _ => {
-                tracing::error!(%error, "cannot read fees");
+                if let Some(unlogged) = FAILURES.due(Instant::now()) {
+                    tracing::error!(%error, unlogged, "cannot read fees");
+                }
                 Self::internal()
             }
         }
@@ -174,7 +183,9 @@ async fn with_timeout<T>(
     match tokio::time::timeout(TIMEOUT, read).await {
         Ok(read) => Ok(read?),
         Err(_) => {
-            tracing::warn!(limit = ?TIMEOUT, "reading fees timed out");
+            if let Some(unlogged) = FAILURES.due(Instant::now()) {
+                tracing::warn!(limit = ?TIMEOUT, unlogged, "reading fees timed out");
+            }
             Err(FeesError::timeout())
         }
     }

@@ -26,6 +26,7 @@ mod problem;
 mod renamed;
 mod rest;
 mod rpc;
+mod seldom;
 mod stellar;
 mod view;
 
