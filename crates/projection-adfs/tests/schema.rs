@@ -234,8 +234,20 @@ async fn the_queries_of_the_requirement_run_as_printed() {
         answers.push(lines);
     }
     assert_eq!(answers, [1, 2, 1, 1, 2, 2, 2], "{queries:?}");
-    let (_, message) = ask("DELETE FROM feed_latest");
-    assert!(message.contains("permission denied"), "{message}");
+    // Consumers read rows; names of people and machines are for operators.
+    for refused in [
+        "DELETE FROM feed_latest",
+        "SELECT operator FROM operator_acts",
+        "SELECT holder FROM lease_history",
+        "SELECT error FROM jobs",
+    ] {
+        let (_, message) = ask(refused);
+        assert!(
+            message.contains("permission denied"),
+            "{refused}: {message}"
+        );
+    }
+    assert_eq!(ask("SELECT id, status, attempts FROM jobs").1, "");
     for view in [
         "feed_updates_hex",
         "feed_latest_hex",

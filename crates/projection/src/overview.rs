@@ -171,7 +171,8 @@ async fn some_jobs(tx: &Transaction<'_>) -> Result<BTreeMap<Of, Vec<JobBrief>>> 
     const JOBS: &str = "\
         SELECT p.chain_id, p.projection, j.id, j.from_block, j.to_block, j.next_block, j.status, \
             j.attempts, j.locked_by, extract(epoch FROM now() - j.updated_at)::float8 \
-        FROM projections p, LATERAL (SELECT * FROM jobs j \
+        FROM projections p, LATERAL (SELECT j.id, j.from_block, j.to_block, j.next_block, j.status, j.attempts, \
+            j.locked_by, j.updated_at FROM jobs j \
             WHERE j.chain_id = p.chain_id AND j.projection = p.projection \
             ORDER BY array_position(ARRAY['dead', 'failed', 'processing', 'pending'], j.status), \
                 j.from_block LIMIT $1) j \
