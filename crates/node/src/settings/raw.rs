@@ -73,7 +73,7 @@ pub(crate) struct RawDatabase {
     pub(crate) url: Option<String>,
     /// Where it is read, if that is elsewhere. `PG_READONLY_URL` overrides it.
     pub(crate) readonly_url: Option<String>,
-    /// Connections at most [default: 10].
+    /// Connections at most, for writing and for answers each [default: 10].
     pub(crate) connections: Option<usize>,
     /// Jobs that are worked on at the same time, of each chain; 0 leaves them to `chronolith work`
     /// [default: 2].
