@@ -44,12 +44,13 @@ pub use meters::once_committed;
 pub use months::Month;
 pub use overview::{ChainOverview, JobBrief, ProjectionOverview, newest, overview};
 pub use project::{Pause, Projected, Projection, Refusal};
-pub use projector::{JOB_BLOCKS, Projector, ProjectorSettings};
+pub use projector::{JOB_BLOCKS, Projector, ProjectorSettings, recorded_settings};
 pub use reset::{Reset, reset};
 pub use rewind::{Order, TakenBack, rewind};
 pub use rows::{Row, Rows, Table, TableRole};
 pub use setup::{Passwords, SetUp, execute, latest_version, set_up};
 pub use state::{ChainState, ProjectionState, resume, snapshot, state};
+pub use tls::place_of;
 
 /// A chain's id as the database holds it.
 ///

@@ -54,6 +54,25 @@ pub struct Projector {
     pub(crate) settled: watch::Sender<i64>,
 }
 
+/// The settings that a projection's rows are made with; none where there is no such projection yet.
+///
+/// # Errors
+/// The database does not answer, or its tables are not those that this program knows.
+pub async fn recorded_settings(
+    database: &Database,
+    chain: u64,
+    projection: &str,
+) -> Result<Option<serde_json::Value>> {
+    const KNOWN: &str = "SELECT settings FROM projections WHERE chain_id = $1 AND projection = $2";
+    database.check_version().await?;
+    let client = database.client().await?;
+    let known = client
+        .query_opt(KNOWN, &[&chain_id(chain)?, &projection])
+        .await;
+    let known = known.tried("read the settings of a projection")?;
+    Ok(known.map(|row| row.get(0)))
+}
+
 impl Projector {
     /// Projects a chain into a database, as `holder`.
     ///

@@ -36,12 +36,7 @@ impl Target {
     /// What a URL says. No message quotes it, since it may carry a password.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let (rest, request) = Request::split(url)?;
-        let mut config = Config::from_str(&rest).map_err(|_| {
-            let form = "postgres://user:password@host:5432/database";
-            Error::Invalid(format!(
-                "the URL of the database cannot be read: it is of the form {form}"
-            ))
-        })?;
+        let mut config = Config::from_str(&rest).map_err(|error| unreadable(&error))?;
         if request.verify_full {
             config.ssl_mode(SslMode::Require);
         }
@@ -59,6 +54,49 @@ impl Target {
         let tls = connector(config.get_ssl_mode(), request.root.as_deref())?;
         Ok(Self { config, tls })
     }
+}
+
+/// Host, port and name of the database at a URL, without user and password.
+///
+/// # Errors
+/// The URL cannot be read.
+pub fn place_of(url: &str) -> Result<String> {
+    let (rest, _) = Request::split(url)?;
+    let config = Config::from_str(&rest).map_err(|error| unreadable(&error))?;
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(host)) => host.clone(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => match config.get_hostaddrs().first() {
+            Some(address) => address.to_string(),
+            None => {
+                return Err(Error::Invalid(format!(
+                    "the URL of the database names no host: {FORM}"
+                )));
+            }
+        },
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let name = config.get_dbname().or(config.get_user());
+    Ok(format!(
+        "{} on {host}:{port}",
+        name.unwrap_or("the default one")
+    ))
+}
+
+/// How URLs look.
+const FORM: &str = "it is of the form postgres://user:password@host:5432/database";
+
+/// Why a URL cannot be read. Only the name of a part is repeated: its value may be a password.
+fn unreadable(error: &tokio_postgres::Error) -> Error {
+    let source = std::error::Error::source(error);
+    let why = source.map(ToString::to_string).unwrap_or_default();
+    let part = why.strip_prefix("invalid value for option `");
+    let part = part.and_then(|rest| rest.strip_suffix('`'));
+    let part = part.map(|part| format!(", its {part} is wrong"));
+    let part = part.unwrap_or_default();
+    Error::Invalid(format!(
+        "the URL of the database cannot be read{part}: {FORM}"
+    ))
 }
 
 /// What is requested in a URL and not known to the driver.
@@ -265,6 +303,27 @@ mod tests {
                 (rest.to_owned(), request),
                 "{url}"
             );
+        }
+    }
+
+    #[test]
+    fn a_place_is_host_and_name_and_an_error_names_no_value() {
+        for (url, expected) in [
+            ("postgres://u:SECRET@h:5433/d", "d on h:5433"),
+            ("postgres://u@h/d?sslmode=verify-full", "d on h:5432"),
+            ("postgres://u@h", "u on h:5432"),
+            ("postgres://u@/d?host=/run/pg", "d on /run/pg:5432"),
+            ("postgres://u:SECRET@h:notaport/d", "its port is wrong"),
+            (
+                "postgres://u:SECRET@h/d?SECRET=1",
+                "cannot be read: it is of the form",
+            ),
+            ("mysql://SECRET", "cannot be read"),
+            ("postgres:///d", "names no host"),
+        ] {
+            let shown = place_of(url).unwrap_or_else(|error| error.to_string());
+            assert!(shown.contains(expected), "{url}: {shown}");
+            assert!(!shown.contains("SECRET"), "{shown}");
         }
     }
 
