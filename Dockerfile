@@ -18,11 +18,12 @@ FROM debian:${DEBIAN}-slim
 COPY --from=build /out /
 RUN install -d -o 10001 -g 10001 /var/lib/chronolith
 USER 10001:10001
-WORKDIR /var/lib/chronolith
+# Where the settings file is looked for. Without one, the environment or the default counts.
+WORKDIR /etc/chronolith
 # Overrides `dataDir` of the settings file, so that archives are in the volume.
 ENV DATA_DIR=/var/lib/chronolith
 VOLUME /var/lib/chronolith
 # Public API, health and metrics, fee document API. The admin listener is reachable inside the container only.
 EXPOSE 8080 9464 9999
 ENTRYPOINT ["chronolith"]
-CMD ["run", "--config", "/etc/chronolith/chronolith.json"]
+CMD ["run"]

@@ -35,7 +35,7 @@ pub(crate) struct Codes {
 pub(crate) async fn missing_contract(chain: &RunningChain) -> Result<Option<String>, SourceError> {
     let settings = &chain.settings;
     let fees = settings.fees.iter().flat_map(|fees| &fees.contracts);
-    let fees = fees.map(|contract| (contract.address, "fees.contracts"));
+    let fees = fees.map(|contract| (contract.address, "fees.contracts or CONTRACT_ADDRESS"));
     let adfs = settings.adfs.iter();
     let adfs = adfs.map(|adfs| (adfs.proxy, "contractAddress"));
     for (address, setting) in fees.chain(adfs) {

@@ -25,18 +25,26 @@ pub(crate) use ranges::{RangeCommand, RetryRange, StateQuery};
 #[derive(Debug, Parser)]
 #[command(name = "chronolith", version, arg_required_else_help = true, after_help = crate::exit::HELP)]
 pub(crate) struct Cli {
-    /// The settings file, JSON or TOML.
-    #[arg(long, short, global = true, default_value = "chronolith.json")]
-    pub(crate) config: PathBuf,
+    /// The settings file, JSON or TOML [default: chronolith.json or chronolith.toml; without one, the block
+    /// times of all known chains].
+    #[arg(long, short, global = true)]
+    pub(crate) config: Option<PathBuf>,
     /// Where archives are kept, over DATA_DIR and the settings file [default: ./data].
     #[arg(long, global = true)]
     pub(crate) data_dir: Option<PathBuf>,
     /// The port of the public API, over PORT and the settings file [default: 8080].
     #[arg(long, global = true)]
     pub(crate) port: Option<u16>,
-    /// The port of health and metrics, over the settings file [default: 9464].
+    /// The port of health and metrics, over METRICS_PORT and the settings file [default: 9464].
     #[arg(long, global = true, value_name = "PORT")]
     pub(crate) metrics_port: Option<u16>,
+    /// The port of the admin API, over ADMIN_PORT and the settings file [default: 9465].
+    #[arg(long, global = true, value_name = "PORT")]
+    pub(crate) admin_port: Option<u16>,
+    /// The SQD Portal of known chains that name none, over PORTAL_URL and the settings file
+    /// [default: `https://portal.sqd.dev/datasets`].
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) portal_url: Option<String>,
     /// What to log, over RUST_LOG and LOG_LEVEL [default: info].
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log_level: Option<String>,
@@ -53,6 +61,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Follow all chains of the settings file until stopped (SIGTERM or Ctrl-C).
+    ///
+    /// Without a settings file, these are the block times of all known chains, from the public Portal.
     ///
     /// History that is missing is fetched first, as fast as the endpoints allow; then new blocks are
     /// taken as they come. Stopping at any instant loses nothing: what was archived stays, and the

@@ -25,6 +25,12 @@ pub(crate) struct Overrides {
     pub(crate) api_port: Option<u16>,
     /// The port of health and metrics.
     pub(crate) metrics_port: Option<u16>,
+    /// The port of the admin API.
+    pub(crate) admin_port: Option<u16>,
+    /// The Portal of known chains that name none, where the datasets are.
+    pub(crate) portal_url: Option<String>,
+    /// Requests to a Portal in ten seconds.
+    pub(crate) portal_requests: Option<u32>,
     /// How often to look for new blocks at a portal.
     pub(crate) ingest_interval: Option<Duration>,
     /// Where projections are written and read.
@@ -44,19 +50,13 @@ impl Overrides {
             (None, Some(text)) => Some(interval("INGEST_INTERVAL_SECS", &text)?),
             (None, None) => None,
         };
-        let port = match (cli.port, variable("PORT")) {
-            (Some(port), _) => Some(port),
-            (None, Some(text)) => Some(port_of("PORT", &text)?),
-            (None, None) => None,
-        };
-        let api_port = variable("API_PORT");
-        let api_port = api_port
-            .map(|text| port_of("API_PORT", &text))
-            .transpose()?;
         Ok(Self {
-            port,
-            api_port,
-            metrics_port: cli.metrics_port,
+            port: port_of("PORT", cli.port, variable)?,
+            api_port: port_of("API_PORT", None, variable)?,
+            metrics_port: port_of("METRICS_PORT", cli.metrics_port, variable)?,
+            admin_port: port_of("ADMIN_PORT", cli.admin_port, variable)?,
+            portal_url: cli.portal_url.clone().or_else(|| variable("PORTAL_URL")),
+            portal_requests: requests_of(variable)?,
             data_dir: data_dir.or_else(|| variable("DATA_DIR").map(PathBuf::from)),
             ingest_interval: seconds.map(Duration::from_secs),
             pg_url: variable("PG_URL"),
@@ -65,10 +65,29 @@ impl Overrides {
     }
 }
 
-fn port_of(name: &str, text: &str) -> Result<u16> {
+/// A port by its flag, else by its variable.
+fn port_of(
+    name: &str,
+    flag: Option<u16>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<u16>> {
+    let Some(text) = variable(name).filter(|_| flag.is_none()) else {
+        return Ok(flag);
+    };
     match text.trim().parse() {
-        Ok(port) => Ok(port),
+        Ok(port) => Ok(Some(port)),
         Err(_) => bail!("{name}: `{text}` is no port from 0 to 65535"),
+    }
+}
+
+fn requests_of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<u32>> {
+    const NAME: &str = "PORTAL_REQUESTS";
+    let Some(text) = variable(NAME) else {
+        return Ok(None);
+    };
+    match text.trim().parse() {
+        Ok(requests) => Ok(Some(requests)),
+        Err(_) => bail!("{NAME}: `{text}` is no number of requests"),
     }
 }
 

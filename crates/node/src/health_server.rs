@@ -234,7 +234,7 @@ pub(crate) async fn serve(
 ) -> Result<()> {
     let listener = bind(
         settings.metrics_listen,
-        "metricsListen, metricsPort",
+        "metricsListen, metricsPort, METRICS_PORT",
         &threads.health,
     )?;
     tracing::info!(event = "health_listening", listen = %listener.local_addr()?, "health and metrics listening");

@@ -21,6 +21,7 @@ mod readiness;
 mod running;
 mod runtimes;
 mod settings;
+mod start_point;
 mod stop;
 mod traces;
 
@@ -95,9 +96,10 @@ async fn dispatch(cli: Cli, overrides: &Overrides, threads: &Threads) -> Result<
     let Cli {
         config, command, ..
     } = cli;
-    let settings = || Settings::load(&config, overrides);
+    let config = config.as_deref();
+    let settings = || Settings::load(config, overrides);
     match command {
-        Command::Config { what } => commands::config(what, &config, overrides),
+        Command::Config { what } => commands::config(what, config, overrides),
         #[cfg(feature = "demo")]
         Command::Demo { seconds } => {
             let data_dir = overrides.data_dir.clone();

@@ -7,8 +7,10 @@ mod adfs;
 mod alerts;
 mod collector;
 mod datasets;
+mod endpoints;
 mod finality;
 mod keys;
+mod origin;
 mod process;
 mod projections;
 mod ranges;
@@ -30,7 +32,7 @@ use chronolith_projection_adfs::AdfsSettings;
 use chronolith_serve::http::{ApiKeys, Limits};
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;
-use chronolith_source::{CHAINS, EndpointSettings, KnownChain, checks_of, known_chain};
+use chronolith_source::{CHAINS, KnownChain, checks_of, known_chain};
 use serde_json::Value;
 
 use crate::environment::{DATA_DIR, Overrides, variable};
@@ -38,12 +40,14 @@ use crate::hex::parse_hex;
 
 pub(crate) use chronolith_follower::settings::{Finality, FollowSettings, Mode};
 use raw::{
-    RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawMode, RawScope, RawSettings, RawStrategy,
+    RawBackfill, RawChain, RawChainEntry, RawMode, RawScope, RawSettings, RawStrategy,
     RawVerification,
 };
 
 pub(crate) use alerts::AlertSettings;
+use endpoints::{CommonPortal, PortalOverrides};
 pub(crate) use keys::AccessLogTarget;
+pub(crate) use origin::Origin;
 pub(crate) use process::Token;
 use process::{FEES_LISTEN, LISTEN, Shared, address};
 pub(crate) use projections::{DatabaseSettings, FeesSettings};
@@ -91,6 +95,11 @@ pub(crate) struct Settings {
     /// The address of the admin API, and its token where that is not this machine.
     pub(crate) admin_listen: SocketAddr,
     pub(crate) admin_token: Option<Token>,
+    /// Whether that address was chosen. Where it was not and is taken, another one may do.
+    pub(crate) admin_is_asked_for: bool,
+    /// Where these settings come from, and what of it is not used.
+    pub(crate) origin: Origin,
+    pub(crate) notes: Vec<String>,
     /// Where projections go.
     pub(crate) database: DatabaseSettings,
     pub(crate) chains: Vec<ChainSettings>,
@@ -130,19 +139,29 @@ impl DerefMut for ChainSettings {
 }
 
 impl Settings {
-    /// Reads a file, and applies flags and environment over it.
-    pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Self> {
-        let mut settings = if let Some(value) = collector::from_environment(path, &variable)? {
-            Self::from_value(value)?
-        } else {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read the settings file {}", path.display()))?;
-            let is_toml = path.extension().is_some_and(|name| name == "toml");
-            let read = Self::parse(&text, is_toml);
-            read.with_context(|| format!("in {}", path.display()))?
+    /// Reads the file that is named or found, else what there is without one, and applies flags and environment
+    /// over it.
+    pub(crate) fn load(named: Option<&Path>, overrides: &Overrides) -> Result<Self> {
+        let origin = Origin::find(Path::new(""), named, &variable)?;
+        let portal = PortalOverrides::from(overrides);
+        let mut settings = match &origin {
+            Origin::File(path) => Self::read(path, portal)?,
+            Origin::Collector => collector::settings(&variable, portal)?,
+            Origin::KnownChains => Self::build(origin::clocks_of_known_chains(), portal)?,
         };
+        settings.notes = origin.notes(&variable);
+        settings.origin = origin;
         settings.put_over(overrides);
+        settings.database.check()?;
         Ok(settings)
+    }
+
+    fn read(path: &Path, portal: PortalOverrides<'_>) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the settings file {}", path.display()))?;
+        let is_toml = path.extension().is_some_and(|name| name == "toml");
+        let read = value_of(&text, is_toml).and_then(|value| Self::build(value, portal));
+        read.with_context(|| format!("in {}", path.display()))
     }
 
     fn put_over(&mut self, overrides: &Overrides) {
@@ -159,6 +178,10 @@ impl Settings {
         if let Some(port) = overrides.metrics_port {
             self.metrics_listen.set_port(port);
         }
+        if let Some(port) = overrides.admin_port {
+            self.admin_listen.set_port(port);
+            self.admin_is_asked_for = true;
+        }
         let places: Vec<ArchiveLocation> =
             self.chains.iter().map(|chain| self.place(chain)).collect();
         for (chain, place) in self.chains.iter_mut().zip(places) {
@@ -172,29 +195,32 @@ impl Settings {
     }
 
     /// Reads text.
+    #[cfg(any(test, feature = "demo"))]
     pub(crate) fn parse(text: &str, is_toml: bool) -> Result<Self> {
-        let mut value: Value = if is_toml {
-            toml::from_str(text).context("not TOML")?
-        } else {
-            serde_json::from_str(text).context("not JSON")?
-        };
-        expand(&mut value, &|name| std::env::var(name).ok())?;
-        Self::from_value(value)
+        Self::build(value_of(text, is_toml)?, PortalOverrides::default())
     }
 
-    fn from_value(mut value: Value) -> Result<Self> {
+    /// Checks what a file says and fills in the rest. Without a Portal in it, this is the one of known chains.
+    fn build(mut value: Value, portal: PortalOverrides<'_>) -> Result<Self> {
         rename_keys(&mut value)?;
-        let raw: RawSettings = typed(value, "")?;
+        let mut raw: RawSettings = typed(value, "")?;
         ensure!(
             !raw.chains.is_empty(),
             "chains: at least one chain is needed"
         );
+        portal.put_over(&mut raw);
+        let portal = raw.portal_url.as_deref().unwrap_or(PUBLIC_PORTAL);
+        endpoints::check_url("portalUrl, PORTAL_URL", portal, endpoints::HTTP)?;
         let limits = process::limits(&raw.limits, &raw.planner)?;
         let shared = Shared {
             cache: process::cache(raw.cache_mib)?,
             queries: process::queries(&limits),
             alerts: alerts::of_service(&raw)?,
             adfs: adfs::Versions::new(&raw)?,
+            portal: CommonPortal {
+                url: portal.to_owned(),
+                requests_per_10s: raw.portal_requests,
+            },
         };
         let mut chains: Vec<ChainSettings> = Vec::new();
         for (at, entry) in raw.chains.into_iter().enumerate() {
@@ -223,8 +249,11 @@ impl Settings {
             database: DatabaseSettings::new(&raw.db)?,
             listen: address("listen", raw.listen.as_deref(), LISTEN)?,
             fees_listen: address("feesListen", raw.fees_listen.as_deref(), FEES_LISTEN)?,
+            admin_is_asked_for: raw.admin_listen.is_some(),
             admin_listen,
             admin_token,
+            origin: Origin::KnownChains,
+            notes: Vec::new(),
             metrics_listen: process::metrics(raw.metrics_listen.as_deref(), port)?,
             drain: process::drain(raw.drain_seconds)?,
             data_dir: raw.data_dir.unwrap_or_else(|| DATA_DIR.to_owned()).into(),
@@ -266,6 +295,20 @@ impl Settings {
     }
 }
 
+/// The text of a file as a value, with variables put in.
+///
+/// # Errors
+/// It is neither JSON nor TOML. The message has the position and not the text, which may hold a key.
+fn value_of(text: &str, is_toml: bool) -> Result<Value> {
+    let mut value: Value = if is_toml {
+        toml::from_str(text).map_err(|error| reading::not_toml(text, &error))?
+    } else {
+        serde_json::from_str(text).context("not JSON")?
+    };
+    expand(&mut value, &|name| std::env::var(name).ok())?;
+    Ok(value)
+}
+
 /// How much history is requested at once.
 fn backfill(raw: &RawBackfill) -> Result<RangeSettings> {
     let default = RangeSettings::default();
@@ -296,14 +339,11 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         return stellar::chain(&raw, stellar, shared);
     }
     let (chain_id, name, known) = identity(&raw)?;
-    let endpoints = raw.rpc_http.iter().map(endpoint).collect::<Result<_>>()?;
-    let plain = |url: &String| url.starts_with("ws://") || url.starts_with("wss://");
-    ensure!(
-        raw.rpc_ws.iter().all(plain),
-        "rpcWs: an endpoint begins with ws:// or wss://"
-    );
+    let endpoints = endpoints::endpoints("rpcHttp", &raw.rpc_http)?;
+    endpoints::check_sockets(&raw.rpc_ws)?;
     let (level, checks) = proof(raw.verification, chain_id);
-    let portal = portal(&raw, chain_id, checks, known)?;
+    let portal = endpoints::portal(&raw, chain_id, known, &shared.portal)?;
+    let portal = portal.map(|portal| PortalSettings { checks, ..portal });
     // With endpoints beside it, they report the chain's head and what a portal does not have.
     let portal_alone = portal.as_ref().filter(|_| raw.rpc_http.is_empty());
     ensure!(
@@ -341,7 +381,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         level,
         checks,
         strategy: strategy(raw.strategy),
-        poll: poll(raw.poll_ms, portal_alone),
+        poll: endpoints::poll(raw.poll_ms, portal_alone),
         catching_up: None,
         backfill: backfill(&raw.backfill)?,
         tail_bytes: process::tail_bytes(raw.tail_mib)?,
@@ -422,60 +462,6 @@ fn mode(mode: Option<RawMode>, start: Option<u64>, end: Option<u64>) -> Result<M
     };
     ensure!(end.is_none(), "endBlock is for mode backfill only");
     Ok(mode)
-}
-
-/// A Portal dataset: the one that is named, or the public one of a chain that is known and has no
-/// endpoints. One that is named beside endpoints is for final history.
-fn portal(
-    raw: &RawChain,
-    chain_id: u64,
-    checks: Checks,
-    known: Option<&KnownChain>,
-) -> Result<Option<PortalSettings>> {
-    if !raw.rpc_http.is_empty() && raw.portal.is_none() {
-        return Ok(None);
-    }
-    let named = raw.portal.as_ref();
-    let named = named.and_then(|portal| portal.dataset.as_deref());
-    let dataset = named.or(known.map(|known| known.portal));
-    let base = match (&raw.portal, known) {
-        (Some(portal), _) => portal.url.as_str(),
-        (None, Some(_)) => PUBLIC_PORTAL,
-        (None, None) => bail!("rpcHttp: at least one endpoint is needed, or a portal"),
-    };
-    let dataset = dataset.context("portal.dataset is needed: the chain is not known by name")?;
-    let url = format!("{}/{dataset}", base.trim_end_matches('/'));
-    let settings = PortalSettings::new(&url, chain_id);
-    Ok(Some(PortalSettings { checks, ..settings }))
-}
-
-/// How often to look for new blocks: once a second at endpoints, once a minute at a Portal alone, which many
-/// share: it gets at most one request a second.
-fn poll(poll_ms: Option<u64>, portal_alone: Option<&PortalSettings>) -> Duration {
-    let (default_ms, least_ms) = match portal_alone {
-        Some(_) => (60_000, 1_000),
-        None => (1_000, 10),
-    };
-    Duration::from_millis(poll_ms.unwrap_or(default_ms).max(least_ms))
-}
-
-fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {
-    let settings = match raw {
-        RawEndpoint::Url(url) => EndpointSettings::new(url),
-        RawEndpoint::Whole(raw) => {
-            let mut settings = EndpointSettings::new(&raw.url);
-            settings.in_flight = raw.in_flight.unwrap_or(settings.in_flight);
-            settings.per_second = raw.requests_per_second.unwrap_or(settings.per_second);
-            settings.batch = raw.batch.unwrap_or(settings.batch);
-            settings
-        }
-    };
-    let url = &settings.url;
-    ensure!(
-        url.starts_with("http://") || url.starts_with("https://"),
-        "rpcHttp: an endpoint begins with http:// or https://"
-    );
-    Ok(settings)
 }
 
 fn scope(raw: Option<&RawScope>) -> Result<Scope> {

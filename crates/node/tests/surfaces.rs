@@ -124,6 +124,23 @@ fn a_bad_number_is_refused_by_name() {
     );
 }
 
+#[test]
+fn where_the_database_is_can_be_read_and_is_shown_without_its_password() {
+    let good = [("PG_URL", "postgres://user:SECRET@db.example:5433/fees")];
+    let shown = "Projections go to database fees on db.example:5433.";
+    check(WITHOUT, &[], &good, shown);
+    let bad = [("PG_URL", "postgres://user:SECRET@db.example:notaport/fees")];
+    let named = "db.url, PG_URL: the URL of the database cannot be read, its port is wrong";
+    check(WITHOUT, &[], &bad, named);
+    let bench = Bench::new(&[], "");
+    std::fs::write(&bench.config, WITHOUT).unwrap();
+    for variables in [good, bad] {
+        let output = with(&bench, &["config", "check"], &variables).output();
+        let said = said(&output.unwrap());
+        assert!(!said.contains("SECRET"), "{said}");
+    }
+}
+
 /// Where a chain is followed until it is caught up.
 async fn chain() -> (Bench, RpcServer) {
     let node = EvmNode::new(EvmSpec::tiny(11), 30);

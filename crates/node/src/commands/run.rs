@@ -13,19 +13,20 @@ use chronolith_follower::preflight::streaming;
 use chronolith_follower::run_state::RunState;
 use chronolith_model::ErrorKind;
 use chronolith_projection::Projector;
-use futures::future::join_all;
-use futures::stream::{self, StreamExt as _};
+use futures::FutureExt as _;
+use futures::stream::{self, FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
 
 use crate::control::server as admin;
 use crate::exit::Exit;
 use crate::health_server::{self, Chains};
+use crate::projections::has_any;
 use crate::public_server::Serving;
 use crate::running::RunningChain;
 use crate::runtimes::Threads;
-use crate::settings::{ChainSettings, FollowSettings, Settings};
+use crate::settings::{ChainSettings, FollowSettings, Mode, Origin, Settings};
 use crate::stop::Stop;
-use crate::{exporter, projecting, public_server};
+use crate::{exporter, projecting, public_server, start_point};
 
 /// How often a lease is renewed: three times before others may take the archive over.
 const LEASE_EVERY: Duration = Duration::from_secs(5);
@@ -39,8 +40,10 @@ pub(crate) async fn run(
     until_caught_up: bool,
     threads: &Threads,
 ) -> Result<Exit> {
+    introduce(settings);
     let metrics = exporter::start(settings)?;
     let database = projecting::database(settings)?;
+    let settings = &start_point::of_first_run(settings, database.as_ref()).await?;
     let opened = open_all(settings).await?.into_iter();
     let opened = settings.chains.iter().cloned().zip(opened);
     let running = |(settings, chain)| Arc::new(RunningChain::new(settings, chain));
@@ -93,6 +96,23 @@ pub(crate) async fn run(
     tokio::select! {
         () = release => ended.map(|()| Exit::Done),
         () = stop.requested() => Ok(Exit::Failed),
+    }
+}
+
+/// Says what is not used of what was set, and what is done where nothing was.
+fn introduce(settings: &Settings) {
+    for note in &settings.notes {
+        tracing::warn!(event = "setting_not_used", "{note}");
+    }
+    if settings.origin == Origin::KnownChains {
+        let (chains, port) = (settings.chains.len(), settings.listen.port());
+        let data = settings.data_dir.display();
+        println!(
+            "No settings file: following the block times of {chains} known chains from an SQD Portal into {data}.\n  \
+             http://127.0.0.1:{port}/ shows progress; /v1/chains/1/block/before/2026-01-01 answers once Ethereum is synced.\n  \
+             For other chains, logs or your own nodes: `chronolith config example` prints a settings file to start from.\n  \
+             DATA_DIR, PORT, INGEST_INTERVAL_SECS and PORTAL_URL work without."
+        );
     }
 }
 
@@ -193,7 +213,7 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
         .collect()
         .await;
     let chains = all_or_none(opened)?;
-    admit_all(&chains).await?;
+    admit_all(settings, &chains).await?;
     let mut checked = Vec::new();
     for chain in chains {
         let (place, named) = (settings.place(&chain.settings), named(&chain.settings));
@@ -231,25 +251,37 @@ fn all_or_none(opened: Vec<Result<Chain, String>>) -> Result<Vec<Chain>> {
     }
 }
 
-/// Asks all sources whether they serve their chains, for a moment: what is archived can be served
-/// without them. Refuses only where none of them does and no later try would change that.
-async fn admit_all(chains: &[Chain]) -> Result<()> {
-    let admitted = chains.iter().map(Chain::admit);
-    let admitted = join_all(admitted.map(|one| tokio::time::timeout(ADMIT_WITHIN, one))).await;
-    let mut refused = Vec::new();
-    for (chain, admitted) in chains.iter().zip(admitted) {
-        let error = match admitted {
-            Ok(Ok(())) => continue,
-            Ok(Err(error)) => error,
-            Err(_) => FollowError::Unsettled(format!(
-                "the source did not answer within {} s of the start",
-                ADMIT_WITHIN.as_secs()
-            )),
-        };
-        if error.kind() == ErrorKind::Invalid {
-            refused.push(format!("{}: {error}", named(&chain.settings)));
+/// Asks all sources whether they serve their chains, for a moment: what is archived can be served without them,
+/// and each is asked again before it is used. Once one does, only those are waited for that are checked further
+/// at the start. Refuses only where none of them does and no later try would change that.
+async fn admit_all(settings: &Settings, chains: &[Chain]) -> Result<()> {
+    let is_checked = |chain: &ChainSettings| chain.mode == Mode::Streaming || has_any(chain);
+    let ask = |(chain, settings): (_, &ChainSettings)| {
+        let is_checked = is_checked(settings);
+        let asked = tokio::time::timeout(ADMIT_WITHIN, Chain::admit(chain));
+        asked.map(move |answer| (chain, is_checked, answer))
+    };
+    let mut asked: FuturesUnordered<_> = chains.iter().zip(&settings.chains).map(ask).collect();
+    let mut waited_for = settings
+        .chains
+        .iter()
+        .filter(|chain| is_checked(chain))
+        .count();
+    let (mut is_any_admitted, mut refused) = (false, Vec::new());
+    while let Some((chain, is_checked, answer)) = asked.next().await {
+        waited_for -= usize::from(is_checked);
+        match answer.unwrap_or_else(|_| Err(no_answer())) {
+            Ok(()) => is_any_admitted = true,
+            Err(error) => {
+                if error.kind() == ErrorKind::Invalid {
+                    refused.push(format!("{}: {error}", named(&chain.settings)));
+                }
+                ingest::report(chain, &error);
+            }
         }
-        ingest::report(chain, &error);
+        if is_any_admitted && waited_for == 0 {
+            return Ok(());
+        }
     }
     match refused.as_slice() {
         [only] if chains.len() == 1 => bail!("{only}"),
@@ -258,6 +290,13 @@ async fn admit_all(chains: &[Chain]) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+fn no_answer() -> FollowError {
+    FollowError::Unsettled(format!(
+        "the source did not answer within {} s of the start",
+        ADMIT_WITHIN.as_secs()
+    ))
 }
 
 /// A chain that settles on another one of the file looks at its head there.

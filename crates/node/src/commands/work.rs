@@ -19,6 +19,7 @@ use crate::exit::Exit;
 use crate::projecting::{database, release_one, work_off};
 use crate::projections::{has_any, projector};
 use crate::settings::{ChainSettings, Settings};
+use crate::start_point;
 
 /// How often a worker without work looks for some.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -54,6 +55,7 @@ pub(crate) async fn work(settings: &Settings, until_done: bool) -> Result<Exit> 
     let database = database(settings)?;
     let database = database.context("no chain of the settings file has projections")?;
     database.check_version().await?;
+    let settings = &start_point::of_first_run(settings, Some(&database)).await?;
     let mut tasks = JoinSet::new();
     let mut projectors = Vec::new();
     for chain in &settings.chains {

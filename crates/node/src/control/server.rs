@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -216,7 +217,7 @@ impl Operator for AdminServer {
 
 /// Serves the admin API until dropped, and notes its address in the data directory.
 pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -> Result<()> {
-    let listener = bind(settings.admin_listen, "adminListen", &Handle::current())?;
+    let listener = bind_admin(settings)?;
     let address = listener.local_addr()?;
     tracing::info!(event = "admin_listening", listen = %address, "admin API listening");
     let token = TokenFile::write(&settings.data_dir)?;
@@ -253,6 +254,26 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
         served = listen(listener, router, ROOM, Drain::never()) => served.context("serve the admin API"),
         () = jobs => Ok(()),
     }
+}
+
+/// Binds the admin listener. Where no address was chosen and the default one is taken, as by a second node of this
+/// machine, any free one will do: commands find it by the file in the data directory.
+fn bind_admin(settings: &Settings) -> Result<TcpListener> {
+    const NAMES: &str = "adminListen, ADMIN_PORT, --admin-port";
+    let address = settings.admin_listen;
+    let bound = bind(address, NAMES, &Handle::current());
+    let is_taken = |error: &anyhow::Error| {
+        let error = error.downcast_ref::<std::io::Error>();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
+    };
+    let any_will_do = !settings.admin_is_asked_for && !settings.origin.is_file();
+    match bound {
+        Err(error) if any_will_do && is_taken(&error) => {}
+        bound => return bound,
+    }
+    let any = SocketAddr::new(address.ip(), 0);
+    tracing::warn!(taken = %address, "the admin port is taken, another one is used: ADMIN_PORT chooses one");
+    bind(any, NAMES, &Handle::current())
 }
 
 async fn fill(chain: &RunningChain, range: BlockRange) -> Result<u64> {

@@ -5,6 +5,7 @@ use chronolith_follower::settings::{Finality, L1Settings};
 use chronolith_source::KnownChain;
 
 use super::ChainSettings;
+use super::endpoints::endpoints;
 use super::raw::{RawFinality, RawFinalityMode};
 
 /// The rule of the file, or the one that the chain is known for.
@@ -63,11 +64,9 @@ pub(super) fn l1(
     if id == chain_id {
         return Ok(None);
     }
-    let endpoints = raw.l1_rpc_http.iter();
-    let endpoints = endpoints.map(super::endpoint).collect::<Result<_>>();
     Ok(Some(L1Settings {
         chain_id: id,
-        endpoints: endpoints.context("l1RpcHttp")?,
+        endpoints: endpoints("l1RpcHttp", &raw.l1_rpc_http)?,
     }))
 }
 

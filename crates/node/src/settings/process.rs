@@ -10,6 +10,7 @@ use chronolith_follower::settings::{HISTORY_BYTES_LEAST, TAIL_BYTES};
 use chronolith_serve::http::{AnswerLimits, Limits};
 
 use super::adfs::Versions;
+use super::endpoints::CommonPortal;
 use super::raw::{RawLimits, RawOrPolicy, RawPlanner};
 use super::reading::between;
 use super::{AlertSettings, ChainSettings, Mode};
@@ -70,6 +71,7 @@ pub(super) struct Shared {
     /// Versions of ADFS contracts.
     pub(super) adfs: Versions,
     pub(super) alerts: AlertSettings,
+    pub(super) portal: CommonPortal,
 }
 
 /// What requests may cost.

@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use chronolith_model::{Dataset, Scope, ScopeEntry};
+use chronolith_projection::place_of;
 use chronolith_projection_fees::{FeeContract, known_contracts};
 
 use super::adfs::Kept;
 use super::process::Token;
-use super::raw::{RawDatabase, RawFeeContract, RawFees, RawFeesSettings};
-use super::reading::between;
+use super::raw::{RawDatabase, RawFeeContract, RawFeeContractSettings, RawFees, RawFeesSettings};
+use super::reading::{between, typed};
 use crate::environment::Overrides;
 use crate::hex::parse_array;
 
@@ -44,6 +45,20 @@ impl DatabaseSettings {
         })
     }
 
+    /// Whether the URLs can be read.
+    pub(super) fn check(&self) -> Result<()> {
+        let named = [
+            ("db.url, PG_URL", &self.writer),
+            ("db.readonlyUrl, PG_READONLY_URL", &self.reader),
+        ];
+        for (name, url) in named {
+            if let Some(url) = url {
+                place_of(&url.0).with_context(|| name.to_owned())?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn put_over(&mut self, overrides: &Overrides) {
         let token = |url: &Option<String>| url.clone().map(Token);
         self.writer = token(&overrides.pg_url).or(self.writer.take());
@@ -66,11 +81,16 @@ pub(super) fn fees(
     chain_id: u64,
     start_block: u64,
 ) -> Result<Option<FeesSettings>> {
-    let default = RawFeesSettings::default();
     let whole = match raw {
         None | Some(RawFees::Whether(false)) => return Ok(None),
-        Some(RawFees::Whether(true)) => &default,
-        Some(RawFees::Whole(whole)) => whole,
+        Some(RawFees::Whether(true)) => RawFeesSettings::default(),
+        Some(RawFees::Whole(value)) => {
+            ensure!(
+                value.is_object(),
+                "fees: true, or an object such as {{ \"contracts\": [\"0x…\"] }}"
+            );
+            typed(value.clone(), "fees")?
+        }
     };
     let job_ttl = whole.job_lease_ttl_ms.map(Duration::from_millis);
     ensure!(
@@ -78,13 +98,21 @@ pub(super) fn fees(
         "fees.jobLeaseTtlMs: at least 1000"
     );
     let mut contracts = Vec::new();
-    for one in &whole.contracts {
+    for (at, one) in whole.contracts.iter().enumerate() {
+        let name = format!("fees.contracts[{at}]");
         let (address, from_block) = match one {
-            RawFeeContract::Address(address) => (address, None),
-            RawFeeContract::Whole(whole) => (&whole.address, whole.from_block),
+            RawFeeContract::Address(address) => (address.clone(), None),
+            RawFeeContract::Whole(value) => {
+                ensure!(
+                    value.is_object(),
+                    "{name}: a contract is an address, or an object with `address`"
+                );
+                let whole: RawFeeContractSettings = typed(value.clone(), &name)?;
+                (whole.address, whole.from_block)
+            }
         };
         contracts.push(FeeContract {
-            address: address_of(address).context("fees.contracts")?,
+            address: address_of(&address).context(name)?,
             from_block: from_block.unwrap_or(start_block),
         });
     }

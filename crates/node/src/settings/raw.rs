@@ -24,6 +24,12 @@ pub(crate) struct RawSettings {
     /// Where archives are kept instead, such as s3://bucket/prefix. Keys and endpoint come from the
     /// environment: AWS_ACCESS_KEY_ID and its like.
     pub(crate) archive_url: Option<String>,
+    /// The SQD Portal of known chains that name none [default: `https://portal.sqd.dev/datasets`]. `PORTAL_URL`
+    /// overrides it.
+    pub(crate) portal_url: Option<String>,
+    /// Requests to a Portal in ten seconds, of all chains together; 0 for no limit, as a Portal of your own allows
+    /// [default: 20]. `PORTAL_REQUESTS` overrides it.
+    pub(crate) portal_requests: Option<u32>,
     /// Address of the public listener.
     pub(crate) listen: Option<String>,
     /// Port of health and metrics [default: 9464].
@@ -97,7 +103,8 @@ pub(crate) enum RawFees {
     /// Those that are known.
     Whether(bool),
     /// These.
-    Whole(RawFeesSettings),
+    // Taken as a value first, as chains are.
+    Whole(#[schemars(with = "RawFeesSettings")] Value),
 }
 
 /// Fee contracts of a chain.
@@ -119,7 +126,8 @@ pub(crate) enum RawFeeContract {
     /// Its address.
     Address(String),
     /// With its first block.
-    Whole(RawFeeContractSettings),
+    // Taken as a value first, as chains are.
+    Whole(#[schemars(with = "RawFeeContractSettings")] Value),
 }
 
 /// A fee contract with its first block.
@@ -418,7 +426,8 @@ pub(crate) enum RawEndpoint {
     /// Its URL.
     Url(String),
     /// With limits of its own.
-    Whole(RawEndpointSettings),
+    // Taken as a value first, as chains are.
+    Whole(#[schemars(with = "RawEndpointSettings")] Value),
 }
 
 /// An endpoint with limits.

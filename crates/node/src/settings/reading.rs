@@ -88,6 +88,21 @@ fn without_urls(message: &str) -> String {
     parts.join("\"")
 }
 
+/// Why and where a text is not TOML, without the line: it may hold a key.
+pub(super) fn not_toml(text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    // The first line of the message: what follows may show the text.
+    let why = error.message().lines().next().unwrap_or_default();
+    match before {
+        None => anyhow!("not TOML: {why}"),
+        Some(before) => {
+            let line = before.matches('\n').count() + 1;
+            let column = before.chars().rev().take_while(|one| *one != '\n').count() + 1;
+            anyhow!("not TOML: {why} (line {line}, column {column})")
+        }
+    }
+}
+
 /// Replaces `${NAME}` and `${NAME:-default}` in all strings.
 pub(super) fn expand(value: &mut Value, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     match value {

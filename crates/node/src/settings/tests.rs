@@ -281,7 +281,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"chains":[{"chainId":8453,"rpcHttp":["http://a"],"finality":{"mode":"dual_source","l2Depth":1,"l1Confirmations":1,"l1RpcHttp":["wss://n.example/SECRET"]}}]}"#,
-        "finality: l1RpcHttp: rpcHttp: an endpoint begins with http",
+        "finality: l1RpcHttp[0]: a URL begins with http",
     ),
     (
         r#"{"chains":[{"chainId":31337,"rpcHttp":["http://a"],"finality":{"mode":"dual_source","l2Depth":1,"l1Confirmations":1}}]}"#,
@@ -330,6 +330,62 @@ const BAD: &[(&str, &str)] = &[
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"endBlock":5}]}"#,
         "endBlock is for mode backfill only",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["https://exa mple/SECRET"]}]}"#,
+        "chains[0]: rpcHttp[0]: the host of the URL has a space in it",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a","https://a:SECRET/"]}]}"#,
+        "chains[0]: rpcHttp[1]: not a URL: invalid port number",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"rpcWs":["http://SECRET"]}]}"#,
+        "rpcWs[0]: a URL begins with ws:// or wss://",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":[5]}]}"#,
+        "rpcHttp[0]: an endpoint is a URL, or an object with `url`",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":[{"url":"http://SECRET","batch":"many"}]}]}"#,
+        "chains[0]: rpcHttp[0].batch: invalid type: string \"many\", expected usize",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":[{"url":"http://a","batch":0}]}]}"#,
+        "rpcHttp[0].batch: 0 is not between 1 and 10000",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":[{"url":"http://a","bacth":5}]}]}"#,
+        "rpcHttp[0].bacth: unknown field",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":[{"url":"http://a","requestsPerSecond":-1}]}]}"#,
+        "rpcHttp[0].requestsPerSecond: -1 is not 0 or more",
+    ),
+    (
+        r#"{"chains":[{"name":"base","portal":{"url":"SECRET.example"}}]}"#,
+        "portal.url: a URL begins with http:// or https://",
+    ),
+    (
+        r#"{"portalUrl":"SECRET","chains":["base"]}"#,
+        "portalUrl, PORTAL_URL: a URL begins with http",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"fees":{"jobBlcks":5}}]}"#,
+        "chains[0]: fees.jobBlcks: unknown field",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"fees":"yes"}]}"#,
+        "fees: true, or an object",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"fees":{"contracts":[{"adress":"0x1"}]}}]}"#,
+        "fees.contracts[0].adress: unknown field",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"fees":{"contracts":["0x1"]}}]}"#,
+        "fees.contracts[0]: `0x1` is not an address",
     ),
 ];
 
@@ -424,6 +480,21 @@ fn bad_files_say_where_and_why() {
     for (text, expected) in BAD {
         refused(text, expected);
         let shown = format!("{:#}", Settings::parse(text, false).expect_err(text));
+        assert!(!shown.contains("SECRET"), "{shown}");
+    }
+}
+
+/// The line that cannot be read may hold a key.
+#[test]
+fn a_toml_error_has_a_position_and_no_line() {
+    for (text, position) in [
+        ("listen = 'a'\nadminToken = \"SECRET\nx", "line 3, column 2"),
+        ("adminToken = SECRET", "line 1, column 14"),
+        ("a = 1\na = 'SECRET'", "line 2, column 1"),
+    ] {
+        let shown = format!("{:#}", Settings::parse(text, true).expect_err(text));
+        assert!(shown.starts_with("not TOML: "), "{shown}");
+        assert!(shown.contains(position), "{shown}");
         assert!(!shown.contains("SECRET"), "{shown}");
     }
 }

@@ -16,6 +16,7 @@ pub mod ranges;
 pub mod real_node;
 pub mod rpc;
 pub mod stellar;
+pub mod without_file;
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;

@@ -1,0 +1,197 @@
+//! `chronolith run` where nothing is set: the block times of all known chains from a Portal, some of whose
+//! datasets are missing, and one of which never answers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use chronolith_sim::evm::{EvmNode, EvmSpec};
+use chronolith_sim::portal::{PortalDatasets, PortalOptions};
+use chronolith_source::CHAINS;
+use serde_json::Value;
+use support::{Bench, PATIENCE};
+
+/// Chains whose genesis is known: a made-up chain would be refused. The Portal does not have these datasets.
+const MISSING: [u64; 5] = [10, 56, 100, 137, 8_453];
+/// The one whose dataset never answers.
+const HANGS: u64 = 1;
+/// One whose dataset begins above block 0.
+const LATE: u64 = 42_220;
+const LATE_START: u64 = 5;
+/// One of the others.
+const THERE: &str = "143";
+
+fn node() -> EvmNode {
+    let node = EvmNode::new(EvmSpec::tiny(3), 40);
+    node.set_finalized_depth(10);
+    node
+}
+
+/// A Portal with the datasets of all known chains but those that it misses.
+async fn portal(node: &EvmNode) -> PortalDatasets {
+    let has = |id: &u64| !MISSING.contains(id);
+    let chains = CHAINS.iter().filter(|chain| has(&chain.chain_id));
+    let dataset = |chain: &chronolith_source::KnownChain| {
+        let options = PortalOptions {
+            dataset: Some(chain.portal.to_owned()),
+            start_block: if chain.chain_id == LATE {
+                LATE_START
+            } else {
+                0
+            },
+            delay: if chain.chain_id == HANGS {
+                Duration::from_secs(3_600)
+            } else {
+                Duration::ZERO
+            },
+            ..PortalOptions::default()
+        };
+        (node.clone(), options)
+    };
+    PortalDatasets::start(chains.map(dataset).collect())
+        .await
+        .unwrap()
+}
+
+async fn get(url: &str) -> (u16, Value) {
+    let answer = reqwest::get(url).await.unwrap();
+    let status = answer.status().as_u16();
+    let text = answer.text().await.unwrap();
+    (status, serde_json::from_str(&text).expect(&text))
+}
+
+/// The newest indexed block of each chain, by id.
+async fn indexed(base: &str) -> Vec<(u64, Option<u64>)> {
+    let (_, chains) = get(&format!("{base}/v1/indexing-status")).await;
+    let chains = chains.as_array().unwrap().iter();
+    let indexed = chains.map(|chain| {
+        let id = chain["chainId"].as_u64().unwrap();
+        (id, chain["lastIndexedBlock"].as_u64())
+    });
+    indexed.collect()
+}
+
+/// A chain's part of the health.
+fn health_of(health: &Value, id: u64) -> &Value {
+    let chains = health["chains"].as_array().unwrap();
+    chains.iter().find(|one| one["chain"] == id).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_settings_the_times_of_all_known_chains_are_followed() {
+    let node = node();
+    let portal = portal(&node).await;
+    let url = portal.url();
+    let variables = [
+        ("PORTAL_URL", url.as_str()),
+        ("PORTAL_REQUESTS", "0"),
+        ("INGEST_INTERVAL_SECS", "1"),
+    ];
+    let bench = Bench::without_file();
+    let running = bench.start_plain(&["run"], &variables);
+    let base = bench.public();
+    // One source that hangs did not delay the start: it was not waited for.
+    assert!(!bench.log().contains("of the start"), "{}", bench.log());
+    let printed = bench.printed();
+    for words in ["30 known chains", "./data", "config example"] {
+        assert!(printed.contains(words), "no `{words}` in {printed}");
+    }
+    assert!(!printed.contains(&url), "a URL may hold a key: {printed}");
+    let (_, chains) = get(&format!("{base}/v1/chains")).await;
+    assert_eq!(chains.as_array().unwrap().len(), CHAINS.len());
+    for (chain, known) in chains.as_array().unwrap().iter().zip(CHAINS) {
+        let is = (
+            &chain["chainId"],
+            &chain["name"],
+            &chain["genesisTimestamp"],
+        );
+        let expected = (known.chain_id, known.title, known.genesis_timestamp);
+        assert_eq!(
+            is,
+            (&expected.0.into(), &expected.1.into(), &expected.2.into())
+        );
+        assert_eq!(chain["followed"], true, "{chain}");
+        assert_eq!(chain["configuredName"], known.name, "{chain}");
+        assert_eq!(chain["datasets"], serde_json::json!(["clock"]), "{chain}");
+    }
+    let is_bad = |id: u64| MISSING.contains(&id) || id == HANGS || id == LATE;
+    let head = node.head().number;
+    assert!(
+        node.finalized().number > 10,
+        "too little is archived to look for"
+    );
+    let began = Instant::now();
+    loop {
+        let all = indexed(&base).await;
+        assert_eq!(all.len(), CHAINS.len());
+        let mut good = all.iter().filter(|(id, _)| !is_bad(*id));
+        if good.all(|(_, indexed)| *indexed == Some(head)) {
+            assert!(
+                all.iter()
+                    .all(|(id, indexed)| !is_bad(*id) || indexed.is_none())
+            );
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{all:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let block = node.block(7).unwrap().to_model().clock;
+    let time = block.timestamp + 1;
+    let (status, found) = get(&format!("{base}/v1/chains/{THERE}/block/before/{time}")).await;
+    assert_eq!((status, &found["number"]), (200, &7.into()), "{found}");
+    assert_eq!(found["timestamp"], block.timestamp);
+    let error = |health: &Value, id: u64| health_of(health, id)["error"].to_string();
+    let health = bench
+        .until_health("the bad datasets", |_, health| {
+            error(health, HANGS).contains("has not answered")
+                && error(health, LATE).contains("begins with block 5")
+        })
+        .await;
+    for id in MISSING {
+        assert!(
+            error(&health, id).contains("does not know the dataset"),
+            "{health}"
+        );
+    }
+    // A user without a file is told how to give the first block.
+    assert!(
+        error(&health, LATE).contains("set startBlock to 5"),
+        "{health}"
+    );
+    assert!(health_of(&health, 143)["error"].is_null(), "{health}");
+    // Other commands work beside it, on the same chains.
+    let state: Value = serde_json::from_str(&bench.say_plain(&["state", "--json"], &[])).unwrap();
+    assert_eq!(state.as_array().unwrap().len(), CHAINS.len());
+    let words = ["block-at", "--chain", "monad", "--json", &time.to_string()];
+    let found: Value = serde_json::from_str(&bench.say_plain(&words, &[])).unwrap();
+    assert_eq!(found["number"], 7, "{found}");
+    bench.say_plain(&["verify", "--chain", "monad"], &[]);
+    running.stop();
+    assert!(bench.dir.path().join("data/chains/143").is_dir());
+}
+
+/// A file that is named and missing is a mistake, whatever else could be done.
+#[test]
+fn a_file_that_is_named_must_be_there() {
+    let bench = Bench::without_file();
+    let words = ["config", "check", "--config", "chronolith.json"];
+    for variables in [&[][..], &[("ACTIVE_CHAIN", "1")]] {
+        let message = bench.refused_plain(&words, variables);
+        assert!(
+            message.contains("cannot read the settings file"),
+            "{message}"
+        );
+    }
+    let shown = bench.say_plain(&["config", "check"], &[]);
+    assert!(
+        shown.starts_with("the default (no settings file) is fine."),
+        "{shown}"
+    );
+    assert_eq!(shown.matches("from a Portal").count(), CHAINS.len());
+}
