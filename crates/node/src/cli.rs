@@ -1,6 +1,7 @@
 //! The command line.
 
 mod chain;
+mod init;
 mod keys;
 mod projections;
 mod ranges;
@@ -14,6 +15,7 @@ use crate::commands::DecodeCommand;
 use crate::environment::INTERVAL_SECONDS;
 
 pub(crate) use chain::{ChainCommand, ProbeChain, RecordChain};
+pub(crate) use init::{InitAnswers, Keep};
 pub(crate) use keys::KeysCommand;
 pub(crate) use projections::{
     DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionCommand, ProjectionRequest,
@@ -72,6 +74,14 @@ pub(crate) enum Command {
         #[arg(long)]
         until_caught_up: bool,
     },
+    /// Ask four questions and write a settings file.
+    ///
+    /// Which chains, where their blocks come from, what is kept, and where. Each has a flag; the last one is
+    /// answered by --data-dir and --port. The file is the one of --config, else chronolith.json; one that is there
+    /// is not replaced without --force.
+    ///
+    /// Example: chronolith init --chains base,gnosis --from portal --keep clock --data-dir ./data
+    Init(InitAnswers),
     /// Serve archives that another process writes, without ingesting.
     ///
     /// Any number of these may run beside one `chronolith run`, on the same files. New states are taken

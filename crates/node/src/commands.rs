@@ -10,6 +10,8 @@ mod decode;
 mod demo;
 #[cfg(feature = "demo")]
 mod demo_rows;
+mod init;
+mod init_plan;
 mod keys;
 #[cfg(feature = "demo")]
 mod narrator;
@@ -36,6 +38,7 @@ pub(crate) use config::config;
 pub(crate) use decode::{DecodeCommand, decode};
 #[cfg(feature = "demo")]
 pub(crate) use demo::demo;
+pub(crate) use init::{InitFlags, init};
 pub(crate) use keys::keys;
 pub(crate) use operator::{gc, prune, resume, rewind};
 pub(crate) use projections::{db, perform, projection};

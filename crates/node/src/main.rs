@@ -33,6 +33,7 @@ use anyhow::Result;
 use clap::Parser as _;
 
 use crate::cli::{Cli, Command, RangeCommand};
+use crate::commands::InitFlags;
 use crate::environment::{Overrides, variable};
 use crate::exit::Exit;
 use crate::runtimes::{Runtimes, Threads};
@@ -93,12 +94,14 @@ fn start(cli: Cli) -> Result<Exit> {
 }
 
 async fn dispatch(cli: Cli, overrides: &Overrides, threads: &Threads) -> Result<Exit> {
+    let flags = InitFlags::new(&cli);
     let Cli {
         config, command, ..
     } = cli;
     let config = config.as_deref();
     let settings = || Settings::load(config, overrides);
     match command {
+        Command::Init(answers) => commands::init(&flags, &answers).await,
         Command::Config { what } => commands::config(what, config, overrides),
         #[cfg(feature = "demo")]
         Command::Demo { seconds } => {

@@ -47,9 +47,9 @@ use raw::{
 pub(crate) use alerts::AlertSettings;
 use endpoints::{CommonPortal, PortalOverrides};
 pub(crate) use keys::AccessLogTarget;
-pub(crate) use origin::Origin;
-pub(crate) use process::Token;
+pub(crate) use origin::{DEFAULT_FILE, Origin, find_file};
 use process::{FEES_LISTEN, LISTEN, Shared, address};
+pub(crate) use process::{PUBLIC_PORT, Token};
 pub(crate) use projections::{DatabaseSettings, FeesSettings};
 use reading::{expand, rename_keys, typed};
 
@@ -72,7 +72,7 @@ pub(crate) const EXAMPLE: &str = r#"{
 "#;
 
 /// The public Portal with the datasets of known chains.
-const PUBLIC_PORTAL: &str = "https://portal.sqd.dev/datasets";
+pub(crate) const PUBLIC_PORTAL: &str = "https://portal.sqd.dev/datasets";
 
 /// Everything that can be set.
 #[derive(Clone, Debug)]
@@ -307,6 +307,11 @@ fn value_of(text: &str, is_toml: bool) -> Result<Value> {
     };
     expand(&mut value, &|name| std::env::var(name).ok())?;
     Ok(value)
+}
+
+/// Whether a text is a settings file in JSON.
+pub(crate) fn check_text(text: &str) -> Result<()> {
+    Settings::build(value_of(text, false)?, PortalOverrides::default()).map(|_| ())
 }
 
 /// How much history is requested at once.

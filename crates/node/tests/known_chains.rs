@@ -99,7 +99,12 @@ async fn without_settings_the_times_of_all_known_chains_are_followed() {
     // One source that hangs did not delay the start: it was not waited for.
     assert!(!bench.log().contains("of the start"), "{}", bench.log());
     let printed = bench.printed();
-    for words in ["30 known chains", "./data", "config example"] {
+    for words in [
+        "30 known chains",
+        "./data",
+        "chronolith init",
+        "config example",
+    ] {
         assert!(printed.contains(words), "no `{words}` in {printed}");
     }
     assert!(!printed.contains(&url), "a URL may hold a key: {printed}");

@@ -110,8 +110,8 @@ fn introduce(settings: &Settings) {
         println!(
             "No settings file: following the block times of {chains} known chains from an SQD Portal into {data}.\n  \
              http://127.0.0.1:{port}/ shows progress; /v1/chains/1/block/before/2026-01-01 answers once Ethereum is synced.\n  \
-             For other chains, logs or your own nodes: `chronolith config example` prints a settings file to start from.\n  \
-             DATA_DIR, PORT, INGEST_INTERVAL_SECS and PORTAL_URL work without."
+             For other chains, logs or your own nodes: `chronolith init` asks four questions and writes a settings file;\n  \
+             `chronolith config example` prints one. DATA_DIR, PORT, INGEST_INTERVAL_SECS and PORTAL_URL work without."
         );
     }
 }

@@ -8,8 +8,17 @@ use serde_json::{Value, json};
 
 use super::collector;
 
-/// The files that are looked for where none is named.
-const FILES: [&str; 2] = ["chronolith.json", "chronolith.toml"];
+/// The file that is written where none is named, and those that are looked for.
+pub(crate) const DEFAULT_FILE: &str = "chronolith.json";
+const FILES: [&str; 2] = [DEFAULT_FILE, "chronolith.toml"];
+
+/// The settings file: the one that is named, or the one that is in the working directory.
+///
+/// # Errors
+/// Two are there and none is named.
+pub(crate) fn find_file(named: Option<&Path>) -> Result<Option<PathBuf>> {
+    find_in(Path::new(""), named)
+}
 
 fn find_in(dir: &Path, named: Option<&Path>) -> Result<Option<PathBuf>> {
     if let Some(named) = named {

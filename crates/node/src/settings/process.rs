@@ -15,6 +15,8 @@ use super::raw::{RawLimits, RawOrPolicy, RawPlanner};
 use super::reading::between;
 use super::{AlertSettings, ChainSettings, Mode};
 
+/// The port of the public API where none is set.
+pub(crate) const PUBLIC_PORT: u16 = 8080;
 /// Default addresses of the public API, the fee API and the admin API.
 pub(super) const LISTEN: &str = "0.0.0.0:8080";
 pub(super) const FEES_LISTEN: &str = "0.0.0.0:9999";
