@@ -14,7 +14,7 @@ use std::process::Stdio;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
-use support::{Bench, DEPTH_5, serve};
+use support::{Bench, DEPTH_5, Running, serve};
 
 /// An answer as it was sent.
 struct Answer {
@@ -111,143 +111,192 @@ fn lines_with(log: &str, field: &str, value: &Value) -> Vec<Value> {
     lines.filter(|line| line[field] == *value).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn keys_limit_their_callers_and_every_request_is_a_line() {
-    let node = EvmNode::new(EvmSpec::tiny(171), 300);
-    let server = serve(&node, RpcOptions::default()).await;
-    let bench = Bench::new(&[server.url()], DEPTH_5);
-    let (key, hash) = new_key(&bench, "acme");
-    let (slow, slow_hash) = new_key(&bench, "slow");
-    let access = bench.dir.path().join("access.log");
-    // Of the second, next to nothing comes back while the test runs.
-    let settings = json!({ "required": true, "keys": [
-        { "name": "acme", "hash": hash },
-        {
-            "name": "slow", "hash": slow_hash, "requestsPerSecond": 0.0001, "requestBurst": 6,
-            "bytesPerSecond": 0.001, "byteBurst": 3_000,
-        },
-    ] });
-    let settings = format!(r#""apiKeys": {settings}, "accessLog": {access:?}, "chains""#);
-    bench.change(r#""chains""#, &settings);
-    let running = bench.start();
-    let base = bench.public();
-    let http = reqwest::Client::new();
-    let get = |path: &str| http.get(format!("{base}{path}"));
-    let list = || get("/v1/chains/31337/ranges");
-    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_chainId" });
-    let post = |body: Value| http.post(format!("{base}/31337")).body(body.to_string());
-    bench.wait("the archive", || bench.head() == Some(295));
+/// A program with two keys.
+struct Service {
+    bench: Bench,
+    base: String,
+    http: reqwest::Client,
+    /// Without limits.
+    key: String,
+    /// Six requests and 3,000 bytes, and next to nothing comes back while a test runs.
+    slow: String,
+}
 
-    // Without a key there are health and files only.
-    for path in ["/health", "/"] {
-        assert_eq!(send(get(path)).await.status, 200, "{path}");
-    }
-    let unauthorized = (401, json!("UNAUTHORIZED"));
-    assert_eq!(send(list()).await.problem(), unauthorized);
-    let wrong = send(list().bearer_auth("chr_mistyped")).await;
-    assert_eq!(wrong.problem(), unauthorized);
-    assert_eq!(wrong.header("www-authenticate"), "Bearer");
-    assert_eq!(
-        send(post(call.clone())).await.failure(),
-        (401, json!(-32_600))
-    );
-    // One without limits.
-    for _ in 0..20 {
-        let answer = send(list().bearer_auth(&key)).await;
-        assert_eq!((answer.status, answer.header("ratelimit")), (200, ""));
-    }
-    // Six requests; those of a batch count.
-    let first = send(list().header("x-api-key", &slow)).await;
-    assert_eq!(first.status, 200);
-    let policy = "\"requests\";q=6;w=60000, \"bytes\";q=3000;";
-    assert!(first.header("ratelimit-policy").starts_with(policy));
-    assert!(first.header("ratelimit").starts_with("\"requests\";r=5;"));
-    let batch = |calls| post(Value::Array(vec![call.clone(); calls])).bearer_auth(&slow);
-    let refused = send(batch(6)).await;
-    assert_eq!(refused.failure(), (429, json!(-32_005)));
-    assert!(refused.header("retry-after").parse::<u64>().unwrap() > 1_000);
-    let second = send(batch(3)).await;
-    assert_eq!(
-        (second.status, second.json().as_array().map(Vec::len)),
-        (200, Some(3))
-    );
-    assert!(second.header("ratelimit").starts_with("\"requests\";r=1;"));
-    // The last one may be as large as it is, and is compressed: what was sent counts.
-    let logs = get("/v1/chains/31337/logs?fromBlock=0&toBlock=290&limit=10000&format=csv");
-    let logs = logs.bearer_auth(&slow).header("accept-encoding", "gzip");
-    let page = send(logs).await;
-    assert_eq!(
-        (page.status, page.header("content-encoding")),
-        (200, "gzip")
-    );
-    assert!(page.body.len() > 3_000, "{}", page.body.len());
-    let refused = send(list().bearer_auth(&slow)).await;
-    assert_eq!(refused.problem(), (429, json!("RATE_LIMITED")));
-    assert_eq!(refused.json()["budget"], "bytes");
+/// The three answers that the limited key got.
+struct Used {
+    first: Answer,
+    second: Answer,
+    page: Answer,
+}
 
-    let (_, metrics) = bench.operations("/metrics").await;
+impl Service {
+    fn start(bench: Bench) -> (Self, Running) {
+        let (key, hash) = new_key(&bench, "acme");
+        let (slow, slow_hash) = new_key(&bench, "slow");
+        let settings = json!({ "required": true, "keys": [
+            { "name": "acme", "hash": hash },
+            {
+                "name": "slow", "hash": slow_hash, "requestsPerSecond": 0.0001, "requestBurst": 6,
+                "bytesPerSecond": 0.001, "byteBurst": 3_000,
+            },
+        ] });
+        let log = bench.dir.path().join("access.log");
+        let settings = format!(r#""apiKeys": {settings}, "accessLog": {log:?}, "chains""#);
+        bench.change(r#""chains""#, &settings);
+        let running = bench.start();
+        let service = Self {
+            base: bench.public(),
+            http: reqwest::Client::new(),
+            bench,
+            key,
+            slow,
+        };
+        (service, running)
+    }
+
+    fn log(&self) -> String {
+        let path = self.bench.dir.path().join("access.log");
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+
+    fn get(&self, path: &str) -> reqwest::RequestBuilder {
+        self.http.get(format!("{}{path}", self.base))
+    }
+
+    fn list(&self) -> reqwest::RequestBuilder {
+        self.get("/v1/chains/31337/ranges")
+    }
+
+    /// A call, or a batch of as many.
+    fn call(&self, batch: Option<usize>) -> reqwest::RequestBuilder {
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_chainId" });
+        let body = match batch {
+            Some(calls) => Value::Array(vec![call; calls]),
+            None => call,
+        };
+        let request = self.http.post(format!("{}/31337", self.base));
+        request.body(body.to_string())
+    }
+
+    /// Without a key there are health and files only.
+    async fn refuse_strangers(&self) {
+        for path in ["/health", "/"] {
+            assert_eq!(send(self.get(path)).await.status, 200, "{path}");
+        }
+        let unauthorized = (401, json!("UNAUTHORIZED"));
+        assert_eq!(send(self.list()).await.problem(), unauthorized);
+        let wrong = send(self.list().bearer_auth("chr_mistyped")).await;
+        assert_eq!(wrong.problem(), unauthorized);
+        assert_eq!(wrong.header("www-authenticate"), "Bearer");
+        let call = send(self.call(None)).await;
+        assert_eq!(call.failure(), (401, json!(-32_600)));
+    }
+
+    /// Uses up what the limited key allows.
+    async fn use_up(&self) -> Used {
+        let first = send(self.list().header("x-api-key", &self.slow)).await;
+        assert_eq!(first.status, 200);
+        let policy = "\"requests\";q=6;w=60000, \"bytes\";q=3000;";
+        assert!(first.header("ratelimit-policy").starts_with(policy));
+        assert!(first.header("ratelimit").starts_with("\"requests\";r=5;"));
+        // Calls of a batch count.
+        let refused = send(self.call(Some(6)).bearer_auth(&self.slow)).await;
+        assert_eq!(refused.failure(), (429, json!(-32_005)));
+        assert!(refused.header("retry-after").parse::<u64>().unwrap() > 1_000);
+        let second = send(self.call(Some(3)).bearer_auth(&self.slow)).await;
+        assert_eq!(second.status, 200);
+        assert_eq!(second.json().as_array().map(Vec::len), Some(3));
+        assert!(second.header("ratelimit").starts_with("\"requests\";r=1;"));
+        // The last one may be as large as it is, and is compressed: what was sent counts.
+        let logs = "/v1/chains/31337/logs?fromBlock=0&toBlock=290&limit=10000&format=csv";
+        let logs = self.get(logs).bearer_auth(&self.slow);
+        let page = send(logs.header("accept-encoding", "gzip")).await;
+        assert_eq!(page.status, 200);
+        assert_eq!(page.header("content-encoding"), "gzip");
+        assert!(page.body.len() > 3_000, "{}", page.body.len());
+        let refused = send(self.list().bearer_auth(&self.slow)).await;
+        assert_eq!(refused.problem(), (429, json!("RATE_LIMITED")));
+        assert_eq!(refused.json()["budget"], "bytes");
+        Used {
+            first,
+            second,
+            page,
+        }
+    }
+}
+
+#[track_caller]
+fn assert_metrics(metrics: &str, used: &Used) {
+    let ranges = |class: &str| {
+        format!(
+            r#"chronolith_http_requests_total{{route="/v1/chains/{{chainId}}/ranges",status="{class}"}}"#
+        )
+    };
+    let of = |what: &str, labels: &str| format!("chronolith_key_{what}_total{{{labels}}}");
     for (series, expected) in [
-        (r#"chronolith_key_requests_total{key="acme"}"#, 20),
+        (of("requests", r#"key="acme""#), 20),
         // One of them began the batch that was refused.
-        (r#"chronolith_key_requests_total{key="slow"}"#, 6),
-        (
-            r#"chronolith_key_refused_total{key="slow",reason="bytes"}"#,
-            1,
-        ),
-        (
-            r#"chronolith_key_refused_total{key="slow",reason="requests"}"#,
-            1,
-        ),
-        (
-            r#"chronolith_key_refused_total{key="anonymous",reason="unauthorized"}"#,
-            3,
-        ),
-        (
-            r#"chronolith_http_requests_total{route="/v1/chains/{chainId}/ranges",status="2xx"}"#,
-            21,
-        ),
-        (
-            r#"chronolith_http_requests_total{route="/v1/chains/{chainId}/ranges",status="4xx"}"#,
-            3,
-        ),
-        ("chronolith_access_log_dropped_total", 0),
+        (of("requests", r#"key="slow""#), 6),
+        (of("refused", r#"key="slow",reason="bytes""#), 1),
+        (of("refused", r#"key="slow",reason="requests""#), 1),
+        (of("refused", r#"key="anonymous",reason="unauthorized""#), 3),
+        (ranges("2xx"), 21),
+        (ranges("4xx"), 3),
+        ("chronolith_access_log_dropped_total".to_owned(), 0),
     ] {
-        assert_eq!(value(&metrics, series), expected, "{series}");
+        assert_eq!(value(metrics, &series), expected, "{series}");
     }
-    let sent = first.body.len() + second.body.len() + page.body.len();
-    let counted = value(&metrics, r#"chronolith_key_bytes_total{key="slow"}"#);
+    let answers = [&used.first, &used.second, &used.page];
+    let sent: usize = answers.iter().map(|answer| answer.body.len()).sum();
+    let counted = value(metrics, &of("bytes", r#"key="slow""#));
     // The refusals are bytes too.
     assert!(
         (sent..sent + 2_000).contains(&counted),
         "{counted} of {sent}"
     );
-    assert_log(&bench, &access, &page, || running.stop());
-    let log = std::fs::read_to_string(&access).unwrap();
-    for secret in [&key, &slow, "chr_", "sha256"] {
-        for text in [&log, &bench.log(), &metrics] {
-            assert!(!text.contains(secret), "{secret} in {text}");
-        }
-    }
 }
 
-/// The access log has every request.
-fn assert_log(bench: &Bench, access: &std::path::Path, page: &Answer, stop: impl FnOnce()) {
-    let read = || std::fs::read_to_string(access).unwrap_or_default();
-    // A line is written after its answer.
-    let last = || lines_with(&read(), "key", &json!("slow")).len() == 5;
-    bench.wait("the last line", last);
-    stop();
-    let log = read();
-    assert_eq!(lines_with(&log, "key", &json!("acme")).len(), 20);
-    assert_eq!(lines_with(&log, "status", &json!(401)).len(), 3);
-    let calls = &lines_with(&log, "calls", &json!(3))[0];
+#[track_caller]
+fn assert_log(log: &str, page: &Answer) {
+    assert_eq!(lines_with(log, "key", &json!("acme")).len(), 20);
+    assert_eq!(lines_with(log, "status", &json!(401)).len(), 3);
+    let calls = &lines_with(log, "calls", &json!(3))[0];
     assert_eq!(calls["rpcMethods"], json!(["eth_chainId"]));
     assert_eq!(calls["route"], "/{chainId}");
     assert_eq!(calls["chain"], "31337");
-    let logged = &lines_with(&log, "path", &json!("/v1/chains/31337/logs"))[0];
+    let logged = &lines_with(log, "path", &json!("/v1/chains/31337/logs"))[0];
     assert_eq!(logged["bytes"], page.body.len());
     assert_eq!(logged["complete"], true);
     assert_eq!(logged["requestId"], page.header("x-request-id"));
     assert!(logged["peer"].as_str().unwrap().starts_with("127.0.0.1:"));
     assert!(logged["durationMs"].as_f64().unwrap() > 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_limit_their_callers_and_every_request_is_a_line() {
+    let node = EvmNode::new(EvmSpec::tiny(171), 300);
+    let server = serve(&node, RpcOptions::default()).await;
+    let (service, running) = Service::start(Bench::new(&[server.url()], DEPTH_5));
+    let bench = &service.bench;
+    bench.wait("the archive", || bench.head() == Some(295));
+    service.refuse_strangers().await;
+    for _ in 0..20 {
+        let answer = send(service.list().bearer_auth(&service.key)).await;
+        assert_eq!((answer.status, answer.header("ratelimit")), (200, ""));
+    }
+    let used = service.use_up().await;
+    let (_, metrics) = bench.operations("/metrics").await;
+    assert_metrics(&metrics, &used);
+    // A line is written after its answer.
+    bench.wait("the last line", || {
+        lines_with(&service.log(), "key", &json!("slow")).len() == 5
+    });
+    running.stop();
+    let log = service.log();
+    assert_log(&log, &used.page);
+    for secret in [&*service.key, &service.slow, "chr_", "sha256"] {
+        for text in [&log, &bench.log(), &metrics] {
+            assert!(!text.contains(secret), "{secret} in {text}");
+        }
+    }
 }
