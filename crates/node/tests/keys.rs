@@ -146,7 +146,12 @@ impl Service {
         let running = bench.start();
         let service = Self {
             base: bench.public(),
-            http: reqwest::Client::new(),
+            // It must show what was sent.
+            http: reqwest::Client::builder()
+                .no_gzip()
+                .no_zstd()
+                .build()
+                .unwrap(),
             bench,
             key,
             slow,

@@ -204,25 +204,25 @@ async fn a_request_of_today_names_one_host() {
     for connect in
         [&|| serving.connect(), &|| connect(&serving.metrics())] as [&dyn Fn() -> TcpStream; 2]
     {
-        for (head, status) in [
-            ("1.1\r\nhost: a", " 200 "),
-            ("1.1\r\nhost: ", " 200 "),
-            ("1.0", " 200 "),
-            ("1.0\r\nhost: a", " 200 "),
-            ("1.1", " 400 "),
-            ("1.1\r\nhost: a\r\nhost: a", " 400 "),
-            ("1.1\r\nhost: a\r\nHost: b", " 400 "),
-            ("1.0\r\nhost: a\r\nhost: b", " 400 "),
+        for (head, is_refused) in [
+            ("1.1\r\nhost: a", false),
+            ("1.1\r\nhost: ", false),
+            ("1.0", false),
+            ("1.0\r\nhost: a", false),
+            ("1.1", true),
+            ("1.1\r\nhost: a\r\nhost: a", true),
+            ("1.1\r\nhost: a\r\nHost: b", true),
+            ("1.0\r\nhost: a\r\nhost: b", true),
         ] {
             let mut stream = connect();
             let request = format!("GET /health HTTP/{head}\r\n\r\n");
             stream.write_all(request.as_bytes()).unwrap();
             let (answer, _) = head_of(stream);
-            assert!(answer.contains(status), "{head}: {answer}");
+            assert_eq!(answer.contains(" 400 "), is_refused, "{head}: {answer}");
             let nosniff = "x-content-type-options: nosniff";
             assert_eq!(answer.matches(nosniff).count(), 1, "{head}: {answer}");
             let closes = answer.contains("connection: close");
-            assert!(closes || status == " 200 ", "{head}: {answer}");
+            assert!(closes || !is_refused, "{head}: {answer}");
         }
     }
     serving.running.stop();

@@ -110,7 +110,11 @@ fn answer(head: &str, turn: usize) -> (u16, String) {
             let before = ".".repeat(KEPT_CHARS - kept - WORD.len() - 1);
             format!("{WORD} {before}{path}")
         }
-        _ => return (401, format!("{WORD} {path} {decoded} {sent}")),
+        // No answer to a call: what was wrong with it is quoted.
+        _ => {
+            let text = format!("{WORD} {path} {decoded} {sent}");
+            return (401, json!(text).to_string());
+        }
     };
     assert!(turn % 3 == 1 || text.len() < KEPT_CHARS, "{}", text.len());
     let error = json!({ "jsonrpc": "2.0", "id": 0, "error": { "code": -32_000, "message": text } });

@@ -179,7 +179,11 @@ impl EvmSource {
     async fn chain_id_of(&self, endpoint: &Arc<Endpoint>) -> Result<u64> {
         let call = Call::new("eth_chainId", "[]");
         let answer: Answer<String> = endpoint.send_one(call).await?;
-        let id = answer.ok().flatten().as_deref().and_then(parse_quantity);
+        let answer = answer.map_err(|fault| {
+            let reason = format!("eth_chainId: {} ({})", fault.message, fault.code);
+            endpoint.refused(reason, &fault)
+        })?;
+        let id = answer.as_deref().and_then(parse_quantity);
         id.ok_or_else(|| endpoint.unavailable("no chain id"))
     }
 
