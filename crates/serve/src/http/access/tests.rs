@@ -408,7 +408,7 @@ async fn a_full_queue_drops_lines_and_delays_nobody() {
     let router = counting(&keys(false, KeyLimits::default()), Some(log));
     let more = 8_192 + 10;
     for _ in 0..more {
-        assert_eq!(ask(&router, ("GET", "/nowhere"), &[]).await.status, 404);
+        assert_eq!(ask(&router, ("GET", "/no/where"), &[]).await.status, 404);
     }
     drop(router);
     assert_eq!(lines(waiting).len(), 8_192);
