@@ -83,6 +83,55 @@ fn health_of(health: &Value, id: u64) -> &Value {
     chains.iter().find(|one| one["chain"] == id).unwrap()
 }
 
+/// Every known chain is listed with the name and the genesis time of the requirement, and is followed.
+async fn assert_lists_all(base: &str) {
+    let (_, chains) = get(&format!("{base}/v1/chains")).await;
+    assert_eq!(chains.as_array().unwrap().len(), CHAINS.len());
+    for (chain, known) in chains.as_array().unwrap().iter().zip(CHAINS) {
+        assert_eq!(chain["chainId"], known.chain_id);
+        assert_eq!(chain["name"], known.title);
+        assert_eq!(chain["genesisTimestamp"], known.genesis_timestamp);
+        assert_eq!(chain["followed"], true, "{chain}");
+        assert_eq!(chain["configuredName"], known.name, "{chain}");
+        assert_eq!(chain["datasets"], serde_json::json!(["clock"]), "{chain}");
+    }
+}
+
+fn is_bad(id: u64) -> bool {
+    MISSING.contains(&id) || id == HANGS || id == LATE
+}
+
+/// Waits until all chains with a good dataset are indexed through the head; the others have nothing.
+async fn until_indexed(base: &str, head: u64) {
+    let began = Instant::now();
+    loop {
+        let all = indexed(base).await;
+        assert_eq!(all.len(), CHAINS.len());
+        let mut good = all.iter().filter(|(id, _)| !is_bad(*id));
+        if good.all(|(_, indexed)| *indexed == Some(head)) {
+            let mut bad = all.iter().filter(|(id, _)| is_bad(*id));
+            assert!(bad.all(|(_, indexed)| indexed.is_none()), "{all:?}");
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{all:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Each bad dataset is named where its chain is, with what to do about it.
+async fn assert_health_names_the_bad(bench: &Bench) {
+    let error = |health: &Value, id: u64| health_of(health, id)["error"].to_string();
+    let health = bench
+        .until_health("the bad datasets", |_, health| {
+            let unknown = |id: &u64| error(health, *id).contains("does not know the dataset");
+            MISSING.iter().all(unknown)
+                && error(health, HANGS).contains("has not answered")
+                && error(health, LATE).contains("begins with block 5: set startBlock to 5")
+        })
+        .await;
+    assert!(health_of(&health, 143)["error"].is_null(), "{health}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_settings_the_times_of_all_known_chains_are_followed() {
     let node = node();
@@ -108,68 +157,15 @@ async fn without_settings_the_times_of_all_known_chains_are_followed() {
         assert!(printed.contains(words), "no `{words}` in {printed}");
     }
     assert!(!printed.contains(&url), "a URL may hold a key: {printed}");
-    let (_, chains) = get(&format!("{base}/v1/chains")).await;
-    assert_eq!(chains.as_array().unwrap().len(), CHAINS.len());
-    for (chain, known) in chains.as_array().unwrap().iter().zip(CHAINS) {
-        let is = (
-            &chain["chainId"],
-            &chain["name"],
-            &chain["genesisTimestamp"],
-        );
-        let expected = (known.chain_id, known.title, known.genesis_timestamp);
-        assert_eq!(
-            is,
-            (&expected.0.into(), &expected.1.into(), &expected.2.into())
-        );
-        assert_eq!(chain["followed"], true, "{chain}");
-        assert_eq!(chain["configuredName"], known.name, "{chain}");
-        assert_eq!(chain["datasets"], serde_json::json!(["clock"]), "{chain}");
-    }
-    let is_bad = |id: u64| MISSING.contains(&id) || id == HANGS || id == LATE;
-    let head = node.head().number;
-    assert!(
-        node.finalized().number > 10,
-        "too little is archived to look for"
-    );
-    let began = Instant::now();
-    loop {
-        let all = indexed(&base).await;
-        assert_eq!(all.len(), CHAINS.len());
-        let mut good = all.iter().filter(|(id, _)| !is_bad(*id));
-        if good.all(|(_, indexed)| *indexed == Some(head)) {
-            assert!(
-                all.iter()
-                    .all(|(id, indexed)| !is_bad(*id) || indexed.is_none())
-            );
-            break;
-        }
-        assert!(began.elapsed() < PATIENCE, "{all:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    assert_lists_all(&base).await;
+    assert!(node.finalized().number > 10, "too little is archived");
+    until_indexed(&base, node.head().number).await;
     let block = node.block(7).unwrap().to_model().clock;
     let time = block.timestamp + 1;
     let (status, found) = get(&format!("{base}/v1/chains/{THERE}/block/before/{time}")).await;
     assert_eq!((status, &found["number"]), (200, &7.into()), "{found}");
     assert_eq!(found["timestamp"], block.timestamp);
-    let error = |health: &Value, id: u64| health_of(health, id)["error"].to_string();
-    let health = bench
-        .until_health("the bad datasets", |_, health| {
-            error(health, HANGS).contains("has not answered")
-                && error(health, LATE).contains("begins with block 5")
-        })
-        .await;
-    for id in MISSING {
-        assert!(
-            error(&health, id).contains("does not know the dataset"),
-            "{health}"
-        );
-    }
-    // A user without a file is told how to give the first block.
-    assert!(
-        error(&health, LATE).contains("set startBlock to 5"),
-        "{health}"
-    );
-    assert!(health_of(&health, 143)["error"].is_null(), "{health}");
+    assert_health_names_the_bad(&bench).await;
     // Other commands work beside it, on the same chains.
     let state: Value = serde_json::from_str(&bench.say_plain(&["state", "--json"], &[])).unwrap();
     assert_eq!(state.as_array().unwrap().len(), CHAINS.len());

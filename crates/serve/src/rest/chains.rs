@@ -29,6 +29,7 @@ pub(crate) struct Chain {
     followed: bool,
     /// Its name in the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     configured_name: Option<String>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     configured: Option<Configured>,
