@@ -43,8 +43,10 @@ const OTHER = new Set([
   "op-health",
 ]);
 
-/** Where an answer differs from its example; null where it does not. */
-export function difference(id, example, answer) {
+/** Where an answer differs from its example, both as texts; null where it does not. */
+export function difference(id, exampleText, answerText) {
+  const [example, answer] = [parsed(exampleText), parsed(answerText)];
+  if (example === undefined) return differenceOfLines(exampleText, answerText);
   // Every simulated ledger closed long ago: such a network is not healthy.
   if (id === "getHealth") return /latency .* is too high/.test(answer.error?.message) ? null : JSON.stringify(answer);
   return compare(example, answer, { at: "", isExact: !OTHER.has(id) });
@@ -79,4 +81,21 @@ function compare(example, answer, { at, isExact }) {
 
 function first(differences) {
   return differences.find((one) => one !== null) ?? null;
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Lines that are left out are a line with `…` alone. */
+function differenceOfLines(example, answer) {
+  const [begin, end] = example.split("…\n");
+  if (end === undefined) return example === answer ? null : `${answer} instead of ${example}`;
+  return answer.startsWith(begin) && answer.endsWith(end)
+    ? null
+    : `it neither begins with ${begin} nor ends with ${end}`;
 }
