@@ -244,7 +244,14 @@ async function triesTheFirst(page) {
   await page.locator("#try .quiet-button").click();
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   if (copied !== (await page.locator("#try .code").first().textContent())) fail(`(g) copied: ${copied}`);
-  console.log("ok (g) the first request");
+  await page.fill("#api-key input", "it's mine");
+  const asked = page.waitForRequest((request) => request.url().endsWith("/v1/indexing-status"));
+  await sent(page, "op-indexingStatus");
+  const key = (await asked).headers()["x-api-key"];
+  const code = await page.locator("#op-indexingStatus .card:not(.answer) .code").textContent();
+  if (key !== "it's mine" || !code.includes("-H 'x-api-key: it'\\''s mine'"))
+    fail(`(g) the key ${key} is sent, and ${code}`);
+  console.log("ok (g) the first request, and the key");
 }
 
 /** In both widths and colours: nothing is wider than the window, and axe-core finds nothing that is serious. */

@@ -12,9 +12,11 @@ function quoted(text) {
 }
 
 /** A command for a shell; JSON and what the reader typed may hold quotes. */
-export function curl({ url, body }) {
-  if (body === undefined) return `curl -s ${quoted(url)}`;
-  return `curl -s ${quoted(url)} \\\n  -H 'content-type: application/json' \\\n  -d ${quoted(short(body))}`;
+export function curl({ url, body, key }) {
+  const parts = [`curl -s ${quoted(url)}`];
+  if (key) parts.push(`-H ${quoted(`x-api-key: ${key}`)}`);
+  if (body !== undefined) parts.push("-H 'content-type: application/json'", `-d ${quoted(short(body))}`);
+  return parts.join(" \\\n  ");
 }
 
 /** A short body on one line. */
@@ -28,17 +30,25 @@ function short(body) {
 }
 
 /** The same for a browser, Node.js, Deno or Bun. */
-export function fetchCode({ url, body, isText }) {
+export function fetchCode({ url, body, key, isText }) {
+  const headers = Object.entries(headersOf({ body, key })).map(
+    ([name, value]) => `"${name}": ${JSON.stringify(value)}`,
+  );
+  const options = [];
+  if (body !== undefined) options.push(`  method: "POST",`);
+  if (headers.length > 0) options.push(`  headers: { ${headers.join(", ")} },`);
+  if (body !== undefined) options.push(`  body: JSON.stringify(${literal(body)}),`);
+  const more = options.length > 0 ? `, {\n${options.join("\n")}\n}` : "";
   const read = `const data = await response.${isText ? "text" : "json"}();`;
-  if (body === undefined) return `const response = await fetch(${JSON.stringify(url)});\n${read}`;
-  return [
-    `const response = await fetch(${JSON.stringify(url)}, {`,
-    `  method: "POST",`,
-    `  headers: { "content-type": "application/json" },`,
-    `  body: JSON.stringify(${literal(body)}),`,
-    `});`,
-    read,
-  ].join("\n");
+  return `const response = await fetch(${JSON.stringify(url)}${more});\n${read}`;
+}
+
+/** The headers of a request. */
+export function headersOf({ body, key }) {
+  return {
+    ...(body === undefined ? {} : { "content-type": "application/json" }),
+    ...(key ? { "x-api-key": key } : {}),
+  };
 }
 
 /** JSON as JavaScript writes it: names without quotes. */

@@ -1,6 +1,6 @@
 // The chapters that are no entries: the introduction, errors, limits and schemas.
 
-import { codeBlock } from "./docs-request.js";
+import { ask, codeBlock, setKey, writtenWithKey } from "./docs-request.js";
 import { heading } from "./docs-entry.js";
 import { errorId } from "./docs-search.js";
 import { curl, pretty } from "./docs-code.js";
@@ -18,7 +18,13 @@ export function introduction({ description, chains }) {
     fact("Complete or an error", "What is missing is an error, never a shorter answer."),
     fact("Chain ids", "Numbers, or strings above 2^53 - 1. Stellar networks have names, too."),
   ];
-  const tries = el("div", { class: "tries" }, firstTry(chains), el("div", { class: "card" }, base.head, base.pre));
+  const tries = el(
+    "div",
+    { class: "tries" },
+    firstTry(chains),
+    el("div", { class: "card" }, base.head, base.pre),
+    keyCard(),
+  );
   const about = el(
     "div",
     { class: "about" },
@@ -38,6 +44,24 @@ function fact(title, text) {
   return el("div", {}, el("b", { text: title }), el("span", { class: "muted", text }));
 }
 
+/** A field for the reader's API key, which all requests of the page then have. */
+function keyCard() {
+  const field = el("input", {
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "Only if the node wants one",
+  });
+  field.addEventListener("input", () => setKey(field.value));
+  const label = el(
+    "label",
+    { class: "key-field", id: "api-key" },
+    el("span", { class: "code-title", text: "API key" }),
+    field,
+  );
+  return el("div", { class: "card" }, label);
+}
+
 /** A first request, with an answer at once. */
 function firstTry(chains) {
   const call = { jsonrpc: "2.0", id: 1, method: "eth_blockNumber" };
@@ -45,7 +69,7 @@ function firstTry(chains) {
   const path = evm === undefined ? "/v1/chains" : `/${evm}`;
   const body = evm === undefined ? undefined : JSON.stringify(call);
   const block = codeBlock({ title: [el("h2", { class: "code-title", text: "Try this" })], label: "first request" });
-  block.set(curl({ url: location.origin + path, body }));
+  writtenWithKey(block, (key) => curl({ url: location.origin + path, body, key }));
   const run = el("button", { type: "button", class: "send", text: "Run" });
   const result = el("pre", {
     class: "code result",
@@ -56,10 +80,7 @@ function firstTry(chains) {
   });
   run.addEventListener("click", async () => {
     try {
-      const response = await fetch(
-        path,
-        body ? { method: "POST", body, headers: { "content-type": "application/json" } } : {},
-      );
+      const response = await ask({ method: body ? "POST" : "GET", path, body });
       result.textContent = pretty(await response.json());
     } catch {
       result.textContent = "The node does not answer. Is it running, and is the network there?";

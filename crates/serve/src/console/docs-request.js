@@ -1,6 +1,6 @@
 // The right side of an entry: the request as code, the example answer, and the answer of this node.
 
-import { coloured, curl, fetchCode, pretty } from "./docs-code.js";
+import { coloured, curl, fetchCode, headersOf, pretty } from "./docs-code.js";
 import { copy, el } from "./dom.js";
 
 /** Longer answers are cut on the page. */
@@ -12,7 +12,15 @@ const LANGUAGES = [
 ];
 
 let language = "curl";
+/** The reader's API key; it is kept nowhere. */
+let key = "";
 const listeners = new Set();
+
+/** All requests have it. */
+export function setKey(text) {
+  key = text.trim();
+  for (const listener of listeners) listener();
+}
 
 /** All entries show the same language. */
 function setLanguage(name) {
@@ -34,6 +42,13 @@ export function codeBlock({ title, label }) {
   return { head, pre, button, set };
 }
 
+/** Code that is written anew when the key changes. */
+export function writtenWithKey(block, write) {
+  const update = () => block.set(write(key));
+  listeners.add(update);
+  update();
+}
+
 /** The request as code. `read()` gives `{ path, body, isText }` of what the reader typed. */
 export function requestCard(entry, read) {
   const picks = LANGUAGES.map(([name, title]) => {
@@ -46,7 +61,7 @@ export function requestCard(entry, read) {
   const update = () => {
     const { path, ...rest } = read();
     const write = LANGUAGES.find(([name]) => name === language)[2];
-    block.set(write({ url: new URL(path, location.origin).href, ...rest }));
+    block.set(write({ url: new URL(path, location.origin).href, key, ...rest }));
     for (const pick of picks) pick.setAttribute("aria-pressed", String(pick.dataset.language === language));
   };
   listeners.add(update);
@@ -141,9 +156,7 @@ export async function send({ method, path, body }, card, explain) {
   card.node.setAttribute("aria-busy", "true");
   const began = performance.now();
   try {
-    const headers = body === undefined ? {} : { "content-type": "application/json" };
-    const signal = AbortSignal.timeout(TIMEOUT_MS);
-    const response = await fetch(path, { method, body, headers, signal, cache: "no-store" });
+    const response = await ask({ method, path, body });
     const text = await response.text();
     const took = Math.round(performance.now() - began);
     card.showAnswer({ response, text, took, why: explain(response.status, parsed(text)) });
@@ -152,6 +165,12 @@ export async function send({ method, path, body }, card, explain) {
   } finally {
     card.node.setAttribute("aria-busy", "false");
   }
+}
+
+/** Asks the node, with the reader's key. */
+export function ask({ method, path, body }) {
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  return fetch(path, { method, body, headers: headersOf({ body, key }), signal, cache: "no-store" });
 }
 
 function parsed(text) {
