@@ -128,7 +128,7 @@ async fn only_answers_that_cannot_change_are_kept() {
         ),
         ("/v1/chains".to_owned(), 200, "no-cache"),
         ("/".to_owned(), 200, "no-cache"),
-        ("/console.js".to_owned(), 200, "no-cache"),
+        ("/app.js".to_owned(), 200, "no-cache"),
         ("/openapi.json".to_owned(), 200, "no-cache"),
         ("/health".to_owned(), 200, "no-store"),
         // A range that is missing today may be archived tomorrow.

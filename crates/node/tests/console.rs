@@ -1,8 +1,8 @@
-//! The console in a real browser: `console/check.mjs` compares what it shows with what the interface
-//! answers, before and after a reorg; `console/projections.mjs` does the same with the page of projections while one
-//! stands still and the database goes away; `console/docs.mjs` sends every example of the API reference. `scripts/need
-//! chromium` installs the browser, its driver and axe-core. With `CHRONOLITH_SCREENSHOTS=1` they make the images of
-//! the documents.
+//! The console in a real browser: `console/check.mjs` compares what its pages show with what the interface answers,
+//! and tries search, keys, thirty chains and accessibility; `console/projections.mjs` does the same with the page of
+//! projections while one stands still and the database goes away; `console/docs.mjs` sends every example of the API
+//! reference. `scripts/need chromium` installs the browser, its driver and axe-core. With `CHRONOLITH_SCREENSHOTS=1` they
+//! make the images of the documents.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -15,17 +15,19 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Path as At;
 use axum::routing::post;
-use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec, RpcOptions, RpcServer};
 use chronolith_sim::stellar::{Lake, LakeLayout, StellarChain, StellarSettings};
 use serde_json::{Value, json};
 use support::installed::installed;
 use support::projected::Setup;
 use support::rpc::Rpc;
 use support::{Bench, DEPTH_5, serve};
+use tokio::task::JoinHandle;
 
 const DRIVER: &str = "playwright-1.65.0/node_modules/playwright-core";
 /// Finds what keeps people from using a page.
@@ -69,26 +71,89 @@ async fn check(script: &'static str, [base, control, chain]: [String; 3]) {
     assert!(output.status.success(), "{message}");
 }
 
+/// Logs of each block that are events which the console knows, in a thousand blocks.
+const FEES: u32 = 1_500;
+/// Between two blocks of the chains that go on.
+const BLOCK_TIME: Duration = Duration::from_millis(700);
+/// A reorg instead of every so many blocks of them.
+const REORG_EVERY: u64 = 25;
+
+/// A chain of the simulator, and its node.
+struct Simulated {
+    node: EvmNode,
+    server: RpcServer,
+}
+
+impl Simulated {
+    async fn new(seed: u64, chain_id: u64, blocks: u64) -> Self {
+        let spec = EvmSpec {
+            chain_id,
+            ..EvmSpec::tiny(seed).with_fees(FeesSpec::per_thousand_blocks(FEES))
+        };
+        let node = EvmNode::new(spec, blocks);
+        let server = serve(&node, RpcOptions::default()).await;
+        Self { node, server }
+    }
+
+    /// Its entry in the settings, after that of another chain.
+    fn entry(&self, name: &str, more: &str) -> String {
+        let (id, url) = (self.node.chain_id(), self.server.url());
+        format!(
+            r#" }}, {{ "chainId": {id}, "name": "{name}", "rpcHttp": ["{url}"], "pollMs": 100 {more}"#
+        )
+    }
+
+    /// Goes on by itself, with a reorg now and then.
+    fn goes_on(&self) -> JoinHandle<()> {
+        let node = self.node.clone();
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(BLOCK_TIME);
+            for block in 1.. {
+                ticks.tick().await;
+                if block % REORG_EVERY == 0 {
+                    node.reorg(1 + block / REORG_EVERY % 3);
+                } else {
+                    node.mine(1);
+                }
+            }
+        })
+    }
+}
+
+/// The chain that is compared stands still but for reorgs that the script makes; others go on beside it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_console_shows_what_the_interface_answers() {
     if !has_browser() {
         return;
     }
-    let node = EvmNode::new(EvmSpec::tiny(41), 200);
-    let server = serve(&node, RpcOptions::default()).await;
-    let bench = Bench::new(&[server.url()], DEPTH_5);
+    let kept = r#", "datasets": ["headers", "logs", "tx_hashes", "transactions"]"#;
+    let still = Simulated::new(41, 31_337, 200).await;
+    let harbor = Simulated::new(42, 41_001, 900).await;
+    let juniper = Simulated::new(43, 41_002, 2_400).await;
+    // It begins later: below, nothing is known.
+    let meridian = Simulated::new(44, 41_003, 400).await;
+    let others = [
+        harbor.entry("harbor", &format!("{DEPTH_5}{kept}")),
+        juniper.entry("juniper", DEPTH_5),
+        meridian.entry("meridian", &format!(r#"{DEPTH_5}, "startBlock": 250"#)),
+    ];
+    let bench = Bench::new(
+        &[still.server.url()],
+        &format!("{DEPTH_5}{kept}{}", others.concat()),
+    );
     let running = bench.start();
     let rpc = Rpc::new(bench.public());
     rpc.until_head(200).await;
+    let traffic = [&harbor, &juniper, &meridian].map(Simulated::goes_on);
     // The browser's script makes the chain change through this.
     let control = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let control_url = format!("http://{}/", control.local_addr().unwrap());
-    let changed = node.clone();
+    let changed = still.node.clone();
     let reorg = move || {
         changed.reorg(2);
-        async { r#"{"jsonrpc":"2.0","id":1,"result":true}"# }
+        async { "{}" }
     };
-    let router = Router::new().route("/", post(reorg));
+    let router = Router::new().route("/reorg", post(reorg));
     let controlling = tokio::spawn(async move { axum::serve(control, router).await });
     check(
         "check.mjs",
@@ -96,7 +161,26 @@ async fn the_console_shows_what_the_interface_answers() {
     )
     .await;
     controlling.abort();
+    for going in traffic {
+        going.abort();
+    }
     running.stop();
+}
+
+/// By itself, without a page: only logs that fit a declaration exactly are decoded.
+#[test]
+fn the_console_decodes_only_what_fits() {
+    if !has_browser() {
+        return;
+    }
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("node")
+        .arg(package.join("tests/console/abi.mjs"))
+        .arg(package.join("../serve/src/console"))
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

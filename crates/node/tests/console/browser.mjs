@@ -6,8 +6,13 @@ import { createRequire } from "node:module";
 import path from "node:path";
 
 export const DEADLINE_MS = 30_000;
-export const PHONE = { width: 360, height: 740 };
-export const DESK = { width: 1280, height: 900 };
+export const PHONE = { width: 390, height: 844 };
+export const DESK = { width: 1440, height: 900 };
+export const SIZES = [
+  ["desk", DESK],
+  ["phone", PHONE],
+];
+export const SCHEMES = ["light", "dark"];
 
 /** The first failure ends everything, with exit code 1. */
 export function fail(message) {
@@ -15,7 +20,7 @@ export function fail(message) {
   process.exit(1);
 }
 
-/** A browser and a page of it that may use the clipboard. */
+/** A browser and a page of it that may use the clipboard. `isRefusal(url)`: a refusal that a check wants. */
 export async function open(origin, isRefusal) {
   const { PLAYWRIGHT_CORE, CHROMIUM } = process.env;
   if (!PLAYWRIGHT_CORE || !CHROMIUM) fail("PLAYWRIGHT_CORE and CHROMIUM must be set");
@@ -33,8 +38,9 @@ export async function open(origin, isRefusal) {
   return { browser, context, page };
 }
 
-function watch(page, origin, isRefusal) {
+export function watch(page, origin, isRefusal) {
   page.on("pageerror", (error) => fail(`an error on the page: ${error.stack}`));
+  page.on("dialog", (dialog) => fail(`a dialog: ${dialog.message()}`));
   page.on("console", (message) => {
     // A browser notes every refused request; some are refused on purpose.
     const { url } = message.location();
@@ -55,7 +61,7 @@ export async function until(page, what, probe, argument) {
   }
 }
 
-/** Whether a page is no wider than a phone, whatever it shows. */
+/** Whether a page is no wider than its window, whatever it shows. */
 export async function fits(page, what) {
   const widths = await page.evaluate(() => [
     document.documentElement.scrollWidth,
@@ -63,4 +69,9 @@ export async function fits(page, what) {
   ]);
   if (widths[0] > widths[1]) fail(`${what} is ${widths[0]} px wide in a window of ${widths[1]} px`);
   return widths;
+}
+
+export function same(what, shown, expected) {
+  const [left, right] = [JSON.stringify(shown), JSON.stringify(expected)];
+  if (left !== right) fail(`${what}: the page shows ${left}, expected ${right}`);
 }

@@ -8,6 +8,7 @@ import { mkdirSync } from "node:fs";
 import path from "node:path";
 
 import { DESK, PHONE, fail, fits, open, until } from "./browser.mjs";
+import { isAccessible } from "./quality.mjs";
 
 const [base, control, artifacts, chainId] = process.argv.slice(2);
 if (!chainId) fail("usage: node projections.mjs BASE_URL CONTROL_URL ARTIFACT_DIR CHAIN_ID");
@@ -70,7 +71,7 @@ async function saysWhatMends(page) {
   const { remedy } = chain.projections.find((one) => one.projection === "adfs");
   await page.locator(`#attention-list [data-copy="${remedy}"]`).click();
   await until(page, "the command is copied", () =>
-    document.querySelector("#toast").textContent.startsWith("Copied"),
+    document.querySelector("#toast")?.textContent.startsWith("Copied"),
   );
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   if (copied !== remedy || !remedy.startsWith("chronolith versions add "))
@@ -106,6 +107,7 @@ async function looks(page, name) {
     const widths = await fits(page, `(d) the page, ${name}`);
     for (const colorScheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme });
+      await isAccessible(page, `(d) the page, ${name}, ${size}, ${colorScheme}`);
       const file = path.join(artifacts, `projections-${name}-${size}-${colorScheme}.png`);
       await page.screenshot({ path: file, fullPage: true });
     }
@@ -119,7 +121,7 @@ async function looks(page, name) {
 async function isToldInTheConsole(page) {
   await page.goto(origin);
   await until(page, "the console tells of the projection", () => {
-    const state = document.querySelector("#chains .state .pill");
+    const state = document.querySelector("#chains .state");
     return state?.textContent === "projection paused";
   });
   await page.locator('nav a[href="/projections"]').click();

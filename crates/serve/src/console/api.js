@@ -6,13 +6,19 @@ const TIMEOUT_MS = 30_000;
 const ADVICE = {
   INVALID_TIMESTAMP: "Give seconds, milliseconds or ISO 8601, such as 1700000000 or 2023-11-14T22:13:20Z.",
   INVALID_DIRECTION: "Choose before, after or closest.",
-  CHAIN_NOT_FOUND: "Choose one of the chains in the list.",
-  BLOCK_NOT_FOUND: "No block lies on that side of the time. Try the other direction, or inclusive.",
-  NOT_INDEXED_YET: "Ask again when the chain has come that far.",
+  INVALID_PARAMETER: "Correct the value that the message names.",
+  CHAIN_NOT_FOUND: "Choose one of the chains of the overview.",
+  BLOCK_NOT_FOUND: "Check the number, the hash or the time, and the chain.",
+  TRANSACTION_NOT_FOUND: "Check the hash and the chain.",
+  NOT_INDEXED_YET: "Newer blocks may have it. Try again when the chain has come that far.",
   INVALID_FILTER: "Correct the field that the message names, and search again.",
-  NOT_COVERED: "The coverage of the chain shows what is there. Search inside of it.",
+  NOT_COVERED: "Part of this history is not archived here. Search inside of what is.",
   TOO_LARGE: "Search fewer blocks, or name an address or a topic.",
-  CURSOR_CONFLICT: "The chain has changed under this cursor. Search again from the first page.",
+  CURSOR_CONFLICT: "The chain has changed under this page of the search. Search again from the first page.",
+  DATABASE_UNAVAILABLE: "See that PostgreSQL runs and can be reached. This page tries again by itself.",
+  UNAUTHORIZED:
+    "This node asks for an API key, which a page has none of. Ask its operator to serve the console without.",
+  NOT_READY: "The node has only begun. Try again in a moment.",
 };
 
 const ADVICE_BY_STATUS = {
@@ -32,18 +38,23 @@ export class ApiError extends Error {
   }
 }
 
-/** The JSON at a path of this server. */
-export async function getJson(path, { signal, timeoutMs = TIMEOUT_MS } = {}) {
+/** The JSON at a path of this server. `body` makes it a POST. */
+export async function getJson(path, { signal, timeoutMs = TIMEOUT_MS, body } = {}) {
   const patience = AbortSignal.timeout(timeoutMs);
   const ends = new AbortController();
   const end = () => ends.abort();
   patience.addEventListener("abort", end);
   signal?.addEventListener("abort", end);
+  if (signal?.aborted) end();
+  const headers = { accept: "application/json" };
+  if (body !== undefined) headers["content-type"] = "application/json";
   try {
     const response = await fetch(path, {
+      method: body === undefined ? "GET" : "POST",
+      body: body === undefined ? undefined : JSON.stringify(body),
       signal: ends.signal,
       cache: "no-store",
-      headers: { accept: "application/json" },
+      headers,
     });
     return read(response, await response.text());
   } catch (error) {
@@ -54,12 +65,20 @@ export async function getJson(path, { signal, timeoutMs = TIMEOUT_MS } = {}) {
       });
     }
     throw new ApiError("The server does not answer.", {
-      advice: "Is it running, and is the network there? Try again.",
+      advice: "See that it runs and that the network is there, then try again.",
     });
   } finally {
     patience.removeEventListener("abort", end);
     signal?.removeEventListener("abort", end);
   }
+}
+
+/** The result of a JSON-RPC call. */
+export async function call(path, method, params, options = {}) {
+  const answer = await getJson(path, { ...options, body: { jsonrpc: "2.0", id: 1, method, params } });
+  if (!answer.error) return answer.result;
+  const { message, code, data } = answer.error;
+  throw new ApiError(message, { status: 200, code: String(code), details: data ?? {} });
 }
 
 function read(response, text) {
@@ -73,8 +92,8 @@ function read(response, text) {
     });
   }
   if (response.ok) return body;
-  const { code = "", message, ...details } = body?.error ?? {};
-  throw new ApiError(message ?? `The server refused (HTTP ${response.status}).`, {
+  const { code = "", detail, title, ...details } = body ?? {};
+  throw new ApiError(detail ?? title ?? `The server refused (HTTP ${response.status}).`, {
     status: response.status,
     code,
     advice: ADVICE[code] ?? ADVICE_BY_STATUS[response.status] ?? "",

@@ -63,10 +63,7 @@ function side({ entry, read, form }, { explain }) {
   const request = requestCard(entry, read);
   const answers = answerCard(entry);
   if (entry.isPage) {
-    const link = el("a", { class: "plain", text: `Open ${entry.path}` });
-    const lead = () => link.setAttribute("href", read().path);
-    lead();
-    form?.addEventListener("input", lead);
+    const link = el("a", { class: "plain", href: entry.path, text: `Open ${entry.path}` });
     request.node.querySelector(".code-foot").replaceChildren(link);
     return el("div", { class: "tries" }, request.node, answers.node);
   }

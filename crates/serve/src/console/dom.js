@@ -1,17 +1,29 @@
-// The page's hands: nodes made and changed in place, and values said in words.
+// The page's hands: nodes made and changed in place, copying, and telling.
 //
 // What the API says is hostile text. It enters the page as text nodes and attributes alone, never as
 // markup. Nodes are changed only where something differs, so that focus, selection and open parts
 // survive every poll.
 
+import { shortHash } from "./words.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+
 /** A new element. Keys of `props` are attributes; `text` is its text; other arguments are children. */
 export function el(tag, props = {}, ...children) {
-  const node = document.createElement(tag);
+  return filled(document.createElement(tag), props, children);
+}
+
+/** The same in a drawing. */
+export function svg(tag, props = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), props, children);
+}
+
+function filled(node, props, children) {
   for (const [name, value] of Object.entries(props)) {
     if (name === "text") node.textContent = value;
     else setAttr(node, name, value);
   }
-  node.append(...children.filter((child) => child !== null));
+  node.append(...children.filter((child) => child !== null && child !== undefined));
   return node;
 }
 
@@ -64,116 +76,6 @@ export function sync(parent, items, keyOf, create) {
   return views;
 }
 
-// Words for values.
-
-const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const tenths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
-const hundredths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
-
-export const NONE = "–";
-
-export function count(value) {
-  return Number.isFinite(value) ? whole.format(value) : NONE;
-}
-
-/** `3 blocks`, `1 block`. */
-export function counted(value, one, many = `${one}s`) {
-  return `${count(value)} ${value === 1 ? one : many}`;
-}
-
-export function rate(value) {
-  if (!Number.isFinite(value)) return NONE;
-  if (value >= 100) return whole.format(value);
-  return (value >= 10 ? tenths : hundredths).format(value);
-}
-
-export function bytes(value) {
-  if (!Number.isFinite(value)) return NONE;
-  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-  let unit = 0;
-  let left = value;
-  while (left >= 1024 && unit < units.length - 1) {
-    left /= 1024;
-    unit += 1;
-  }
-  return `${(unit === 0 ? whole : tenths).format(left)} ${units[unit]}`;
-}
-
-/** A share in per cent that says 100 only where nothing is missing. */
-export function percent(part, all) {
-  if (!(all > 0)) return NONE;
-  if (part >= all) return "100 %";
-  return `${hundredths.format(Math.min(99.99, Math.floor((part / all) * 10_000) / 100))} %`;
-}
-
-export function shortHash(hash) {
-  return hash.length > 14 ? `${hash.slice(0, 6)}…${hash.slice(-4)}` : hash;
-}
-
-/** `2026-11-15 12:00:00`, always UTC. */
-export function utc(seconds) {
-  const date = new Date(seconds * 1000);
-  if (Number.isNaN(date.getTime())) return `${count(seconds)} s`;
-  return date.toISOString().slice(0, 19).replace("T", " ");
-}
-
-const SPANS = [
-  [31_557_600, "y"],
-  [86_400, "d"],
-  [3_600, "h"],
-  [60, "min"],
-  [1, "s"],
-];
-
-/** The largest unit alone, or the two largest: `2 h`, `2 h 5 min`. */
-export function span(seconds, parts = 1) {
-  let left = Math.floor(Math.abs(seconds));
-  const said = [];
-  for (const [size, unit] of SPANS) {
-    if (left < size && !(size === 1 && said.length === 0)) continue;
-    said.push(`${count(Math.floor(left / size))} ${unit}`);
-    left %= size;
-    if (said.length === parts) break;
-  }
-  return said.join(" ");
-}
-
-// Ages follow the server's clock: the reader's may be wrong.
-let serverAhead = 0;
-
-export function setServerNow(seconds) {
-  serverAhead = seconds - Date.now() / 1000;
-}
-
-export function serverNow() {
-  return Date.now() / 1000 + serverAhead;
-}
-
-export function ago(seconds) {
-  const age = serverNow() - seconds;
-  if (Math.abs(age) < 1.5) return "now";
-  return age > 0 ? `${span(age)} ago` : `in ${span(age)}`;
-}
-
-/** Makes a `time` element show its age; its title has the time itself. */
-export function setAge(node, seconds) {
-  if (!Number.isFinite(seconds)) {
-    setAttr(node, "data-at", null);
-    setAttr(node, "title", null);
-    setText(node, "");
-    return;
-  }
-  setAttr(node, "data-at", seconds);
-  setAttr(node, "datetime", `${utc(seconds).replace(" ", "T")}Z`);
-  setAttr(node, "title", `${utc(seconds)} UTC`);
-  setText(node, ago(seconds));
-}
-
-/** Ages continue while the server does not answer. */
-export function tickAges() {
-  for (const node of document.querySelectorAll("time[data-at]")) setText(node, ago(Number(node.dataset.at)));
-}
-
 // Copying, and telling.
 
 /** A button that shows a hash shortened and copies it whole. */
@@ -190,11 +92,39 @@ export function setHash(node, hash) {
   node.hidden = hash === "";
 }
 
+/** A small button that copies a text which stands beside it. */
+export function copyButton(text = "", what = text) {
+  const node = el("button", { type: "button", class: "copy" });
+  setCopy(node, text, what);
+  return node;
+}
+
+export function setCopy(node, text, what = text) {
+  setAttr(node, "data-copy", text);
+  setAttr(node, "title", `Copy ${what}`);
+  setAttr(node, "aria-label", `Copy ${what}`);
+}
+
+/** A part of the page that every page may need, made when it is first used. */
+function shared(id, make) {
+  const there = document.getElementById(id);
+  if (there) return there;
+  const made = make();
+  document.body.append(made);
+  return made;
+}
+
+function announcer() {
+  return shared("announce", () =>
+    el("p", { id: "announce", class: "hidden", role: "status", "aria-live": "polite" }),
+  );
+}
+
 let toastEnds = 0;
 
 /** Says something to those who see and to those who listen. */
 export function tell(words) {
-  const toast = byId("toast");
+  const toast = shared("toast", () => el("p", { id: "toast", "aria-hidden": "true" }));
   setText(toast, words);
   toast.classList.add("shown");
   clearTimeout(toastEnds);
@@ -203,7 +133,7 @@ export function tell(words) {
 }
 
 export function announce(words) {
-  setText(byId("announce"), words);
+  setText(announcer(), words);
 }
 
 /** Copies a text; where the browser allows no clipboard, shows it selected instead. */
@@ -212,13 +142,31 @@ export async function copy(text, what) {
     await navigator.clipboard.writeText(text);
     tell(`Copied ${what}`);
   } catch {
+    const dialog = shared("by-hand", byHand);
     const area = byId("by-hand-text");
     area.value = text;
-    byId("by-hand").showModal();
+    dialog.showModal();
     area.focus();
     area.select();
   }
 }
+
+function byHand() {
+  const why =
+    "The browser gives this page no clipboard: it wants HTTPS or localhost. The text is selected; press Ctrl+C or ⌘C.";
+  const area = el("textarea", { id: "by-hand-text", rows: 8, readonly: true, spellcheck: "false" });
+  return el(
+    "dialog",
+    { id: "by-hand", "aria-labelledby": "by-hand-title" },
+    el("h2", { id: "by-hand-title", text: "Copy by hand" }),
+    el("p", { class: "muted", text: why }),
+    el("label", { class: "field" }, "Text ", area),
+    el("form", { method: "dialog" }, el("button", { text: "Close" })),
+  );
+}
+
+// A live region must be there before it speaks.
+announcer();
 
 document.addEventListener("click", (event) => {
   const node = event.target instanceof Element ? event.target.closest("[data-copy]") : null;

@@ -1,63 +1,45 @@
-// Asking again each second, and saying whether that works.
+// Asking again each second, while the page is looked at.
 
 import { getJson } from "./api.js";
-import { announce, byId, setAttr, setText, span, tickAges } from "./dom.js";
 
 const POLL_MS = 1_000;
 const POLL_TIMEOUT_MS = 8_000;
 
 /**
- * Shows what is at a path, each second. `lost(error, isFirst)` is called for every answer that fails, and may
- * say it in fewer words.
+ * Asks for a path each second. `answered(answer)` gets what came, `failed(error)` why nothing did. Returns a function
+ * that ends it.
  */
-export function startPolling(path, show, lost = () => {}) {
+export function startPolling(path, answered, failed) {
   let polling = false;
   let nextPoll = 0;
-  let answeredAt = null;
+  const ended = new AbortController();
 
   async function poll() {
-    if (polling) return;
+    if (polling || ended.signal.aborted) return;
     polling = true;
     clearTimeout(nextPoll);
     const began = performance.now();
-    try {
-      const answer = await getJson(path, { timeoutMs: POLL_TIMEOUT_MS });
-      show(answer);
-      connected();
-    } catch (error) {
-      disconnected(error);
-    } finally {
-      polling = false;
-      nextPoll = setTimeout(poll, Math.max(100, POLL_MS - (performance.now() - began)));
-    }
+    const asked = await getJson(path, { timeoutMs: POLL_TIMEOUT_MS, signal: ended.signal }).then(
+      (answer) => ({ answer }),
+      (error) => ({ error }),
+    );
+    polling = false;
+    if (ended.signal.aborted) return;
+    // A hidden page asks for nothing.
+    if (!document.hidden) nextPoll = setTimeout(poll, Math.max(100, POLL_MS - (performance.now() - began)));
+    if (asked.error) failed(asked.error);
+    else answered(asked.answer);
   }
 
-  function connected() {
-    const wasLost = byId("connection").dataset.state === "lost";
-    answeredAt = performance.now();
-    setAttr(byId("connection"), "data-state", "live");
-    setAttr(document.body, "data-stale", null);
-    setText(byId("connection-words"), "Live");
-    if (wasLost) announce("The server answers again.");
-  }
-
-  function disconnected(error) {
-    const wasLost = byId("connection").dataset.state === "lost";
-    const brief = lost(error, !wasLost) ?? error.message;
-    setAttr(byId("connection"), "data-state", "lost");
-    setAttr(document.body, "data-stale", true);
-    const since =
-      answeredAt === null ? "" : ` What is shown is ${span((performance.now() - answeredAt) / 1000)} old.`;
-    // The server's own words have no full stop.
-    const said = brief.replace(/[^.!?]$/, "$&.");
-    setText(byId("connection-words"), `${said} Trying again each second.${since}`);
-    if (!wasLost) announce(`${said} Trying again each second.`);
-  }
-
-  document.addEventListener("visibilitychange", () => {
-    // A hidden page is slowed down by the browser; one that is looked at again should not wait.
+  function looked() {
     if (!document.hidden) poll();
-  });
-  setInterval(tickAges, POLL_MS);
+  }
+
+  document.addEventListener("visibilitychange", looked);
   poll();
+  return () => {
+    ended.abort();
+    clearTimeout(nextPoll);
+    document.removeEventListener("visibilitychange", looked);
+  };
 }

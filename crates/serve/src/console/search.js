@@ -1,194 +1,225 @@
-// The log search: a form, a table, and the same question for other programs.
+// What the search box found: a list for each thing that the text may mean, with the answer of every chain. All chains
+// are asked at once, and each says for itself what it knows; that a chain does not know something is not told as if
+// it did not exist.
 
-import { curl, getJson } from "./api.js";
-import { byId, copy, count, counted, el, hashButton, setText, shortHash, utc } from "./dom.js";
-import { errorBox } from "./lookup.js";
+import { byId, el, setAttr, setText, sync } from "./dom.js";
+import { chainPath, isStellar, searchPath } from "./links.js";
+import { chainNamed, chains, hasAnswered } from "./live.js";
+import { meanings } from "./query.js";
+import { refusalWords } from "./refusal.js";
+import { go } from "./router.js";
+import { questionsOf } from "./search_questions.js";
+import { counted } from "./words.js";
 
-// A longer text would make the table hard to read; the row opens to all of it.
-const DATA_SHOWN = 34;
+/** Requests that wait for an answer at the same time. */
+const AT_ONCE = 6;
 
-const FIELDS = {
-  fromBlock: "from",
-  toBlock: "to",
-  address: "address",
-  topic0: "topic0",
-  topic1: "topic1",
-  topic2: "topic2",
-  topic3: "topic3",
-  limit: "limit",
-  order: "order",
-};
-
-let running = null;
-/** The page on show: its question, its answer and its number. Null where there is none. */
-let shown = null;
-
-export function startSearch() {
-  byId("search-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    search(question(), 1);
-  });
-  byId("search-next").addEventListener("click", () => {
-    if (shown?.answer.nextCursor) search({ ...shown.asked, cursor: shown.answer.nextCursor }, shown.page + 1);
-  });
-  byId("search-copy-json").addEventListener("click", () => {
-    if (shown) copy(JSON.stringify(shown.answer.logs, null, 2), counted(shown.answer.logs.length, "log"));
-  });
-  byId("search-copy-curl").addEventListener("click", () => {
-    if (shown) copy(curl(`/v1/chains/${shown.asked.chainId}/rpc`, getLogs(shown)), "the request");
-  });
-}
-
-/** Asks for the logs of one block. */
-export function searchBlock(chainId, number) {
-  byId("search-chain").value = chainId;
-  for (const name of ["from", "to"]) byId(`search-${name}`).value = String(number);
-  byId("search-title").scrollIntoView({ block: "start" });
-  byId("search-title").focus({ preventScroll: true });
-  search(question(), 1);
-}
-
-function question() {
-  const asked = { chainId: byId("search-chain").value, params: {} };
-  for (const [param, field] of Object.entries(FIELDS)) {
-    const value = byId(`search-${field}`).value.trim();
-    if (value !== "") asked.params[param] = value;
-  }
-  return asked;
-}
-
-function pathOf({ chainId, params, cursor }, more = {}) {
-  const query = new URLSearchParams({ ...params, ...more });
-  if (cursor) query.set("cursor", cursor);
-  return `/v1/chains/${encodeURIComponent(chainId)}/logs?${query}`;
-}
-
-/** The same question to a node: the blocks that the names meant, without limit and cursor. */
-function getLogs({ asked, answer }) {
-  const list = (text) => {
-    const values = (text ?? "")
-      .split(",")
-      .map((value) => value.trim())
-      .filter(Boolean);
-    return values.length > 1 ? values : (values[0] ?? null);
+export function searchPage(_params, query) {
+  const text = (query.get("q") ?? "").trim();
+  const scope = query.get("chain") ?? "";
+  const options = {
+    direction: query.get("direction") ?? "before",
+    inclusive: query.get("inclusive") ?? "true",
   };
-  const hex = (block) => `0x${block.number.toString(16)}`;
-  const filter = { fromBlock: hex(answer.fromBlock), toBlock: hex(answer.toBlock) };
-  const address = list(asked.params.address);
-  if (address !== null) filter.address = address;
-  const topics = [0, 1, 2, 3].map((at) => list(asked.params[`topic${at}`]));
-  while (topics.length > 0 && topics[topics.length - 1] === null) topics.pop();
-  if (topics.length > 0) filter.topics = topics;
-  return { jsonrpc: "2.0", id: 1, method: "eth_getLogs", params: [filter] };
-}
-
-async function search(asked, page) {
-  running?.abort();
-  const mine = (running = new AbortController());
-  const results = byId("search-results");
-  results.setAttribute("aria-busy", "true");
-  setText(byId("search-status"), "Searching …");
-  try {
-    const answer = await getJson(pathOf(asked), { signal: mine.signal });
-    show({ asked, answer, page });
-  } catch (error) {
-    if (mine.signal.aborted) return;
-    show(null);
-    byId("search-error").replaceChildren(errorBox(error));
-  } finally {
-    if (running === mine) results.setAttribute("aria-busy", "false");
-  }
-}
-
-function show(found) {
-  shown = found;
-  byId("search-error").replaceChildren();
-  const results = byId("search-results");
-  const logs = found?.answer.logs ?? [];
-  results.hidden = logs.length === 0;
-  results.replaceChildren(...(logs.length === 0 ? [] : [table(logs)]));
-  results.scrollTop = 0;
-  setText(byId("search-status"), found ? summary(found) : "");
-  const next = byId("search-next");
-  const wasFocused = document.activeElement === next;
-  next.disabled = !found?.answer.nextCursor;
-  // A disabled button drops the focus to the top of the page.
-  if (wasFocused && next.disabled) byId("search-status").focus();
-  byId("search-copy-json").disabled = logs.length === 0;
-  byId("search-copy-curl").disabled = !found;
-  const csv = byId("search-csv");
-  csv.hidden = logs.length === 0;
-  if (found) csv.href = pathOf(found.asked, { format: "csv" });
-}
-
-function summary({ answer, page }) {
-  const { logs, fromBlock, toBlock, level, nextCursor } = answer;
-  const where = `in blocks ${count(fromBlock?.number)} to ${count(toBlock?.number)}, level ${level}`;
-  if (logs.length === 0) return page > 1 ? `Page ${page}: no more logs ${where}.` : `No logs ${where}.`;
-  const which = page > 1 || nextCursor ? `Page ${page}: ` : "";
-  return `${which}${counted(logs.length, "log")} ${where}${nextCursor ? "; there are more" : ""}.`;
-}
-
-const HEADS = ["Block", "Log", "Time", "Address", "Topic 0", "Data", "Transaction"];
-
-function table(logs) {
-  const heads = HEADS.map((text, at) => el("th", { scope: "col", text, class: at < 2 ? "right" : null }));
-  return el(
-    "table",
+  const title = el(
+    "h1",
     {},
-    el("caption", { class: "hidden", text: "Logs found" }),
-    el("thead", {}, el("tr", {}, ...heads)),
-    el("tbody", {}, ...logs.flatMap(rows)),
+    text === "" ? "Search" : "Results for ",
+    el("span", { class: "mono asked", text }),
   );
+  const select = el(
+    "select",
+    { id: "search-scope", "aria-label": "Chains to ask" },
+    el("option", { value: "", text: "all chains" }),
+  );
+  const list = el("div", { class: "view", id: "found" });
+  const node = el(
+    "div",
+    {},
+    el("div", { class: "title" }, title, el("div", { class: "tools" }, select)),
+    list,
+  );
+  const ended = new AbortController();
+  let isAsked = false;
+  byId("search-box").value = text;
+  select.addEventListener("change", () => go(searchPath(text, { chain: select.value, ...given(query) })));
+
+  function ask() {
+    const all = chains();
+    sync(select, [{ chainId: "", name: "all chains" }, ...all], ({ chainId }) => chainId, chainOption);
+    select.value = scope === "" ? "" : String(chainNamed(scope)?.chainId ?? "");
+    const found = meanings(text, all);
+    const questions = found.flatMap((meaning) => questionsOf(meaning, options));
+    if (text === "" || questions.length === 0) {
+      list.replaceChildren(hint(text));
+      return;
+    }
+    const asked = questions.map((question) => ({
+      question,
+      section: section(question, { text, scope, options }),
+    }));
+    list.replaceChildren(...asked.map(({ section: { node: each } }) => each));
+    const jobs = asked.flatMap(({ question, section: place }) => {
+      const one = question.chain ?? (scope === "" ? undefined : chainNamed(scope));
+      const targets = one ? [one] : question.kind === "chain" ? [] : all;
+      place.begin(targets.length);
+      return targets.map((chain) => () => answer(question, chain, place));
+    });
+    work(jobs);
+  }
+
+  async function answer(question, chain, place) {
+    if (question.isForEvm && isStellar(chain)) {
+      place.skip(chain, "Stellar networks are searched over their RPC");
+      return;
+    }
+    try {
+      const nodes = await question.ask(chain, ended.signal);
+      if (ended.signal.aborted) return;
+      if (nodes === null) place.none(chain);
+      else place.found(chain, nodes);
+    } catch (error) {
+      if (!ended.signal.aborted) place.refused(chain, error);
+    }
+  }
+
+  return {
+    node,
+    title: text === "" ? "Search" : `${text.slice(0, 20)} · Search`,
+    update() {
+      if (isAsked || !hasAnswered()) return;
+      isAsked = true;
+      ask();
+    },
+    close: () => {
+      ended.abort();
+      byId("search-box").value = "";
+    },
+  };
 }
 
-/** The row of a log, and a second one with all of it that is made when it is first opened. */
-function rows(log) {
-  const block = Number(log.blockNumber);
-  const index = Number(log.logIndex);
-  const open = el("button", {
-    type: "button",
-    class: "disclose",
-    "aria-expanded": "false",
-    "data-field": "block",
-    text: count(block),
-  });
-  const topics = log.topics ?? [];
-  const cells = [
-    el("td", { class: "right" }, open),
-    el("td", { class: "right", "data-field": "index", text: count(index) }),
-    el("td", { class: "steady", text: log.blockTimestamp ? utc(Number(log.blockTimestamp)) : "" }),
-    el("td", { "data-field": "address" }, hashButton(log.address)),
-    el(
-      "td",
-      {},
-      topics.length > 0 ? hashButton(topics[0]) : "",
-      topics.length > 1 ? ` +${topics.length - 1}` : "",
-    ),
-    el("td", {
-      class: "mono",
-      title: log.data.length > DATA_SHOWN ? "open the row to see all of it" : null,
-      text: dataShown(log.data),
-    }),
-    el("td", {}, hashButton(log.transactionHash)),
-  ];
-  const whole = el("tr", { class: "whole", hidden: true }, el("td", { colspan: HEADS.length }));
-  open.addEventListener("click", () => {
-    whole.hidden = !whole.hidden;
-    open.setAttribute("aria-expanded", String(!whole.hidden));
-    if (whole.firstChild.firstChild) return;
-    whole.firstChild.append(
-      el("pre", {
-        tabindex: 0,
-        "aria-label": `log ${index} of block ${block}`,
-        text: JSON.stringify(log, null, 2),
-      }),
+function given(query) {
+  return { direction: query.get("direction"), inclusive: query.get("inclusive") };
+}
+
+function chainOption({ chainId, name }) {
+  return { node: el("option", { value: chainId, text: name }), update: () => {} };
+}
+
+async function work(jobs) {
+  const rest = [...jobs];
+  const worker = async () => {
+    for (let job = rest.shift(); job; job = rest.shift()) await job();
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+}
+
+/** What one question found: first the chains that have it, then those that cannot say, then those that have it not. */
+function section(question, place) {
+  const status = el("p", { class: "hint", role: "status" });
+  const hits = el("ul", { class: "hits" });
+  const unsure = el("ul", { class: "unsure" });
+  const not = el("ul", { class: "not" });
+  const absent = el("details", { hidden: true }, el("summary"), not);
+  const panel = el("div", { class: "panel" }, hits, unsure);
+  const extra = question.controls?.(place) ?? null;
+  const node = el(
+    "section",
+    { "data-question": question.kind, "aria-label": question.title },
+    el("div", { class: "title" }, el("h2", { text: question.title }), extra),
+    status,
+    panel,
+    absent,
+  );
+  const counts = { all: 0, done: 0, found: 0, unsure: 0, not: 0 };
+
+  function told() {
+    counts.done += 1;
+    const waits = counts.all - counts.done;
+    const parts = [`found on ${counted(counts.found, "chain")}`];
+    if (counts.unsure > 0) parts.push(`${counted(counts.unsure, "chain")} cannot say`);
+    if (waits > 0) parts.push(`${counted(waits, "chain")} still asked`);
+    setText(
+      status,
+      `${parts.join(", ")}.`.replace(/^./, (letter) => letter.toUpperCase()),
     );
-  });
-  return [el("tr", { "data-log": `${block}-${index}` }, ...cells), whole];
+    panel.hidden = counts.found + counts.unsure === 0;
+    absent.hidden = counts.not === 0;
+    setText(
+      absent.firstChild,
+      `${counted(counts.not, "chain")} ${counts.not === 1 ? "has" : "have"} no such ${question.noun}`,
+    );
+    setAttr(node, "data-done", waits === 0);
+  }
+
+  const item = (chain, ...nodes) =>
+    el(
+      "li",
+      { "data-chain": chain.chainId },
+      el("a", { class: "of", href: chainPath(chain.chainId), text: chain.name }),
+      el("div", { class: "hit" }, ...nodes),
+    );
+  return {
+    node,
+    begin(all) {
+      counts.all = all;
+      for (const ready of question.nodes ?? []) hits.append(el("li", {}, ready));
+      panel.hidden = (question.nodes ?? []).length === 0;
+      setText(status, all > 0 ? `Asking ${counted(all, "chain")} …` : "");
+      if (all === 0) setAttr(node, "data-done", true);
+    },
+    found(chain, nodes) {
+      counts.found += 1;
+      hits.append(item(chain, ...nodes));
+      told();
+    },
+    none(chain) {
+      counts.not += 1;
+      not.append(item(chain, el("span", { class: "muted", text: `no such ${question.noun}` })));
+      told();
+    },
+    skip(chain, words) {
+      counts.unsure += 1;
+      unsure.append(item(chain, el("span", { class: "muted", text: words })));
+      told();
+    },
+    refused(chain, error) {
+      const { word, why, tone } = refusalWords(error);
+      if (tone === null) {
+        this.none(chain);
+        return;
+      }
+      counts.unsure += 1;
+      unsure.append(
+        item(
+          chain,
+          el("span", { class: "state", "data-tone": tone, text: word }),
+          el("span", { class: "muted", text: why }),
+        ),
+      );
+      told();
+    },
+  };
 }
 
-function dataShown(data) {
-  const size = Math.max(0, data.length - 2) / 2;
-  return data.length <= DATA_SHOWN ? data : `${shortHash(data)} ${counted(size, "byte")}`;
+function hint(text) {
+  const kinds = [
+    ["A block", "20266, 0x4f2a, latest, or a hash of 64 digits"],
+    ["A transaction", "a hash of 64 digits"],
+    ["A topic of logs", "64 digits, or the name of a known event, such as Transfer"],
+    ["A contract", "an address of 40 digits: its logs"],
+    ["A time, UTC", "2026-11-19, 2026-11-19T14:00:00Z, seconds or milliseconds"],
+    ["A chain", "its name or id; before any of these, it asks only that chain"],
+  ];
+  const rows = kinds.map(([kind, how]) => el("div", {}, el("dt", { text: kind }), el("dd", { text: how })));
+  const words =
+    text === ""
+      ? "The search box takes:"
+      : "That is no address, hash, block, time or chain. The search box takes:";
+  return el(
+    "section",
+    { "aria-label": "What can be searched for" },
+    el("p", { class: text === "" ? "muted" : "error", text: words }),
+    el("dl", { class: "panel facts" }, ...rows),
+  );
 }

@@ -1,0 +1,236 @@
+// One block: its header, its transactions and its logs.
+
+import { ApiError, curl, getJson } from "./api.js";
+import { copy, copyButton, el, setAttr, setText } from "./dom.js";
+import { addressLink, blockPath, chainPath, hashLink, logsPath, transactionPath } from "./links.js";
+import { chainNamed, hasAnswered } from "./live.js";
+import { logTable } from "./log_table.js";
+import { errorBox } from "./refusal.js";
+import { setTitle } from "./router.js";
+import { NONE, amount, bytes, count, counted, percent, quantity, scaled, setAge, utc } from "./words.js";
+
+/** Transactions and logs that are shown at once; more are a click away. */
+const SHOWN_MAX = 50;
+
+/** The top of a page of a chain: where it is, what it is, and its links. */
+export function placeHead(chainId, title, ...tools) {
+  const chain = chainNamed(chainId);
+  const crumbs = el(
+    "nav",
+    { class: "crumbs", "aria-label": "Breadcrumb" },
+    el("a", { href: "/", text: "Chains" }),
+    el("span", { text: "/" }),
+    el("a", { href: chainPath(chainId), text: chain?.name ?? chainId }),
+    el("span", { text: "/" }),
+  );
+  return el(
+    "div",
+    {},
+    crumbs,
+    el("div", { class: "title" }, el("h1", { text: title }), el("div", { class: "tools" }, ...tools)),
+  );
+}
+
+export function blockPage({ chainId, block }) {
+  const head = el("div");
+  const body = el("div", { class: "view" });
+  const node = el("div", {}, head, body);
+  const ended = new AbortController();
+  const state = el("span", { class: "pill" });
+  let isAsked = false;
+  let shown = null;
+
+  async function load(id) {
+    head.replaceChildren(placeHead(id, `Block ${nameOf(block)}`));
+    const path = `/v1/chains/${encodeURIComponent(id)}/blocks/${encodeURIComponent(block)}`;
+    try {
+      shown = await wholeOrHashes(path, ended.signal);
+    } catch (error) {
+      if (ended.signal.aborted) return;
+      body.replaceChildren(errorBox(error));
+      return;
+    }
+    const number = Number(shown.number);
+    setTitle(`Block ${count(number)}`);
+    head.replaceChildren(placeHead(id, `Block ${count(number)}`, ...steps(id, number, path)));
+    const logs = el("div");
+    body.replaceChildren(
+      facts(id, shown, state),
+      transactions(id, shown),
+      el("section", { "aria-labelledby": "logs-title" }, el("h2", { id: "logs-title", text: "Logs" }), logs),
+    );
+    mark();
+    await showLogs(id, number, logs, ended.signal);
+  }
+
+  /** A block becomes final while one looks at it. */
+  function mark() {
+    const chain = chainNamed(chainId);
+    if (!shown || !chain) return;
+    const number = Number(shown.number);
+    const isFinal = number <= (chain.finalized?.number ?? -1);
+    setText(state, isFinal ? "final" : "not final, may roll back");
+    setAttr(state, "data-tone", isFinal ? "good" : null);
+  }
+
+  return {
+    node,
+    title: `Block ${block}`,
+    update() {
+      mark();
+      if (isAsked || !hasAnswered()) return;
+      isAsked = true;
+      load(chainNamed(chainId)?.chainId ?? chainId);
+    },
+    close: () => ended.abort(),
+  };
+}
+
+function nameOf(block) {
+  return /^\d+$/.test(block) ? count(Number(block)) : block.length > 20 ? `${block.slice(0, 10)}…` : block;
+}
+
+/** Whole transactions where they are kept, and else their hashes. */
+async function wholeOrHashes(path, signal) {
+  try {
+    return await getJson(`${path}?transactions=full`, { signal });
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status === 0 || error.status === 404) throw error;
+    return getJson(path, { signal });
+  }
+}
+
+function steps(chainId, number, path) {
+  const step = (text, to) =>
+    to >= 0 ? el("a", { class: "plain", href: blockPath(chainId, to), text }) : null;
+  const request = el("button", { type: "button", class: "plain", text: "Copy as curl" });
+  request.addEventListener("click", () => copy(curl(path), "the request"));
+  return [step("← Previous", number - 1), step("Next →", number + 1), request];
+}
+
+/** Names and values; those that the block has not are left out. */
+function facts(chainId, block, state) {
+  const age = el("time", { class: "muted" });
+  const seconds = Number(block.timestamp);
+  setAge(age, seconds);
+  const plain = (hash) => el("span", {}, el("span", { class: "mono whole", text: hash }), copyButton(hash));
+  const used = block.gasUsed === undefined ? null : Number(block.gasUsed);
+  const rows = [
+    ["State", state],
+    ["Time", el("span", {}, `${utc(seconds)} UTC, `, age)],
+    ["Hash", el("span", { "data-field": "block-hash" }, plain(block.hash))],
+    ["Parent", block.parentHash && hashLink(blockPath(chainId, block.parentHash), block.parentHash)],
+    ["Transactions", count((block.transactions ?? []).length)],
+    [
+      "Gas used",
+      used !== null &&
+        `${quantity(block.gasUsed)}, ${percent(used, Number(block.gasLimit))} of ${quantity(block.gasLimit)}`,
+    ],
+    ["Base fee", block.baseFeePerGas && `${scaled(BigInt(block.baseFeePerGas), 9)} gwei`],
+    ["Beneficiary", block.miner && addressLink(chainId, block.miner)],
+    ["Size", block.size && bytes(Number(block.size))],
+    ["State root", block.stateRoot && plain(block.stateRoot)],
+    ["Receipts root", block.receiptsRoot && plain(block.receiptsRoot)],
+    ["Transactions root", block.transactionsRoot && plain(block.transactionsRoot)],
+  ];
+  const shown = rows.filter(([, value]) => value);
+  return el(
+    "dl",
+    { class: "panel facts" },
+    ...shown.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", {}, value))),
+  );
+}
+
+function transactions(chainId, block) {
+  const all = block.transactions ?? [];
+  const title = el("h2", { text: "Transactions" });
+  if (all.length === 0)
+    return el("section", {}, title, el("p", { class: "muted", text: "None are kept of this block." }));
+  const number = Number(block.number);
+  const isWhole = typeof all[0] !== "string";
+  const heads = isWhole ? ["Index", "Transaction", "From", "To", "Value"] : ["Index", "Transaction"];
+  const row = (transaction, at) => {
+    const hash = isWhole ? transaction.hash : transaction;
+    const cells = [
+      el("td", { class: "right", text: at }),
+      el("td", {}, hashLink(transactionPath(chainId, hash, number), hash)),
+    ];
+    if (isWhole) {
+      cells.push(el("td", {}, transaction.from ? addressLink(chainId, transaction.from) : NONE));
+      cells.push(
+        el(
+          "td",
+          {},
+          transaction.to
+            ? addressLink(chainId, transaction.to)
+            : el("span", { class: "muted", text: "new contract" }),
+        ),
+      );
+      cells.push(el("td", { class: "right" }, nativeAmount(transaction.value)));
+    }
+    return el("tr", { "data-transaction": hash }, ...cells);
+  };
+  const right = new Set(["Index", "Value"]);
+  const body = el("tbody", {}, ...all.slice(0, SHOWN_MAX).map(row));
+  const table = el(
+    "table",
+    {},
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        ...heads.map((text) => el("th", { scope: "col", text, class: right.has(text) ? "right" : null })),
+      ),
+    ),
+    body,
+  );
+  const rest = el("button", { type: "button", class: "plain", text: `Show all ${count(all.length)}` });
+  rest.hidden = all.length <= SHOWN_MAX;
+  rest.addEventListener("click", () => {
+    rest.hidden = true;
+    body.append(...all.slice(SHOWN_MAX).map((each, at) => row(each, at + SHOWN_MAX)));
+  });
+  return el(
+    "section",
+    {},
+    title,
+    el(
+      "div",
+      { class: "panel" },
+      el("div", { class: "scroll", role: "region", "aria-label": "Transactions" }, table),
+    ),
+    rest,
+  );
+}
+
+/** The native token has 18 decimals on every EVM chain. */
+export function nativeAmount(value) {
+  if (value === undefined || value === null) return NONE;
+  const number = BigInt(value);
+  return el("span", { title: `${amount(number).whole} wei`, text: scaled(number, 18) });
+}
+
+async function showLogs(chainId, number, place, signal) {
+  const query = { fromBlock: number, toBlock: number, order: "asc", limit: SHOWN_MAX };
+  try {
+    const answer = await getJson(
+      `/v1/chains/${encodeURIComponent(chainId)}/logs?${new URLSearchParams(query)}`,
+      { signal },
+    );
+    const { logs, nextCursor, level } = answer;
+    const words =
+      logs.length === 0 ? "No logs" : `${nextCursor ? "The first " : ""}${counted(logs.length, "log")}`;
+    const more = nextCursor
+      ? el("a", { href: logsPath({ chain: chainId, ...query }), text: "All logs of this block" })
+      : null;
+    const line = el("p", { class: "hint" }, `${words}${level ? `, level ${level}` : ""}. `, more);
+    place.replaceChildren(
+      line,
+      ...(logs.length > 0 ? [logTable(chainId, logs, { hides: ["Block", "Time, UTC"] })] : []),
+    );
+  } catch (error) {
+    if (!signal.aborted) place.replaceChildren(errorBox(error));
+  }
+}
