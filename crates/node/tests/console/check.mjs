@@ -16,7 +16,7 @@ import { NO_ADDRESS, searchesLogs } from "./logs.mjs";
 import { thirtyFitAScreen } from "./many.mjs";
 import { saysHowToTurnOn } from "./off.mjs";
 import { isWalkedByKeys, showsChains, showsReorg, sortsAndNarrows } from "./overview.mjs";
-import { looksWell, saysWhenStale, weighsLittle, worksByKeys } from "./quality.mjs";
+import { asksForAKey, looksWell, saysWhenStale, weighsLittle, worksByKeys } from "./quality.mjs";
 import { findsEverything } from "./search.mjs";
 
 const [base, control, artifacts, chainId] = process.argv.slice(2);
@@ -68,6 +68,7 @@ async function main() {
   await thirtyFitAScreen(page, api);
   await worksByKeys(page, api);
   await saysWhenStale(page, api);
+  await asksForAKey(page, api);
   await looksWell(page, api, await pages(), artifacts);
   await weighsLittle(context, api);
   const second = await context.newPage();

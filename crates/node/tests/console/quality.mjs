@@ -181,3 +181,22 @@ export async function saysWhenStale(page, api) {
   );
   console.log("ok stale");
 }
+
+/** Where a node answers only callers with a key, the page asks for it, and sends it along. */
+export async function asksForAKey(page, api) {
+  const key = "chr_made-up";
+  await page.route("**/v1/overview", (route) => {
+    if (route.request().headers()["x-api-key"] === key) return route.continue();
+    return route.fulfill({ status: 401, json: { code: "UNAUTHORIZED", detail: "an API key is needed" } });
+  });
+  await page.goto(api.origin);
+  await page.fill("#key-field", key);
+  await fits(page, "the question for a key");
+  await isAccessible(page, "the question for a key");
+  await page.press("#key-field", "Enter");
+  await page.locator("#chains tr").first().waitFor();
+  if (await page.locator("#key-form").isVisible()) fail("the page asks for a key that it has");
+  await page.unroute("**/v1/overview");
+  await page.evaluate(() => sessionStorage.clear());
+  console.log("ok key");
+}

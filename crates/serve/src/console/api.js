@@ -16,8 +16,8 @@ const ADVICE = {
   TOO_LARGE: "Search fewer blocks, or name an address or a topic.",
   CURSOR_CONFLICT: "The chain has changed under this page of the search. Search again from the first page.",
   DATABASE_UNAVAILABLE: "See that PostgreSQL runs and can be reached. This page tries again by itself.",
-  UNAUTHORIZED:
-    "This node asks for an API key, which a page has none of. Ask its operator to serve the console without.",
+  UNAUTHORIZED: "Give the key that the operator of this node gave you.",
+  RATE_LIMITED: "This is more than the limit allows. Try again in a moment.",
   NOT_READY: "The node has only begun. Try again in a moment.",
 };
 
@@ -26,6 +26,23 @@ const ADVICE_BY_STATUS = {
   500: "This is a fault of the server. Its log says more.",
   503: "The server is busy or not ready. Try again in a moment.",
 };
+
+/** The tab keeps the reader's API key until it is closed. */
+const KEY = "chronolith-api-key";
+
+/** Sends this API key along from now on; an empty one none. */
+export function useKey(key) {
+  if (key === "") sessionStorage.removeItem(KEY);
+  else sessionStorage.setItem(KEY, key);
+}
+
+function headersOf(body) {
+  const headers = { accept: "application/json" };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const key = sessionStorage.getItem(KEY);
+  if (key) headers["x-api-key"] = key;
+  return headers;
+}
 
 /** A refusal, or no answer at all: then `status` is 0. */
 export class ApiError extends Error {
@@ -46,8 +63,7 @@ export async function getJson(path, { signal, timeoutMs = TIMEOUT_MS, body } = {
   patience.addEventListener("abort", end);
   signal?.addEventListener("abort", end);
   if (signal?.aborted) end();
-  const headers = { accept: "application/json" };
-  if (body !== undefined) headers["content-type"] = "application/json";
+  const headers = headersOf(body);
   try {
     const response = await fetch(path, {
       method: body === undefined ? "GET" : "POST",

@@ -77,6 +77,7 @@ export function chainTable(view, changed) {
     el("div", { class: "scroll", role: "region", "aria-label": "All chains" }, table),
     none,
   );
+  node.hidden = true;
   const walk = (event) => walks(event, body);
   document.addEventListener("keydown", walk);
   return {

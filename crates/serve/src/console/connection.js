@@ -29,10 +29,13 @@ export function disconnected(error) {
   setText(byId("connection-words"), "Stale");
   const age =
     answeredAt === null ? "" : ` What is shown is ${span((performance.now() - answeredAt) / 1000)} old.`;
-  // The server's own words have no full stop.
-  const said = `${error.message.replace(/[^.!?]$/, "$&.")} Trying again each second.`;
+  const isKeyless = error.code === "UNAUTHORIZED";
+  // The server's own words have no full stop, and tell of headers.
+  const words = isKeyless ? `This node answers only callers with an API key. ${error.advice}` : error.message;
+  const said = `${words.replace(/[^.!?]$/, "$&.")}${isKeyless ? "" : " Trying again each second."}`;
   setText(byId("stale-words"), `${said}${age}`);
   byId("stale").hidden = false;
+  byId("key-form").hidden = !isKeyless;
   if (!isLost) announce(said);
   isLost = true;
 }

@@ -2,6 +2,7 @@
 //
 // A page has `<header class="top" id="top">`; its `data-page` names the entry that is the page itself.
 
+import { useKey } from "./api.js";
 import { byId, el } from "./dom.js";
 import { startSearchBox } from "./search_box.js";
 
@@ -35,11 +36,36 @@ export function startHeader({ live = false } = {}) {
   const stale = el(
     "div",
     { id: "stale", role: "alert", hidden: true },
-    el("p", { class: "wrap", id: "stale-words" }),
+    el("div", { class: "wrap" }, el("p", { id: "stale-words" }), keyForm()),
   );
   if (live) top.append(stale);
   setPage(top.dataset.page ?? "");
   startSearchBox(search);
+}
+
+/** For nodes that answer only callers with a key. */
+function keyForm() {
+  const field = el("input", {
+    type: "password",
+    id: "key-field",
+    autocomplete: "off",
+    required: true,
+    "aria-label": "API key",
+    placeholder: "API key",
+  });
+  const form = el(
+    "form",
+    { id: "key-form", hidden: true },
+    field,
+    el("button", { type: "submit", text: "Use this key" }),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    useKey(field.value.trim());
+    // Every page asks its questions when it is opened.
+    location.reload();
+  });
+  return form;
 }
 
 /** Marks the entry of the page. */

@@ -51,6 +51,9 @@ export function overviewPage(_params, query) {
     setAttr(only, "aria-pressed", String(view.only));
     changed();
   });
+  // Before the first answer there is nothing to sort, and nothing is known of reorgs.
+  tools.hidden = true;
+  reorgs.node.hidden = true;
   let told = null;
 
   function changed() {
@@ -75,6 +78,7 @@ export function overviewPage(_params, query) {
       const chains = overview.chains ?? [];
       told = chains.map((chain) => ({ chain, state: stateOf(chain), observed: observedOf(chain.chainId) }));
       tools.hidden = chains.length < FILTER_MIN;
+      reorgs.node.hidden = chains.length === 0;
       none.hidden = chains.length > 0;
       setText(
         none,
