@@ -11,11 +11,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use chronolith_sim::evm::{EvmNode, EvmSpec};
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use chronolith_sim::portal::{PortalDatasets, PortalOptions};
 use chronolith_source::CHAINS;
 use serde_json::Value;
-use support::{Bench, PATIENCE};
+use support::{Bench, PATIENCE, serve};
 
 /// Chains whose genesis is known: a made-up chain would be refused. The Portal does not have these datasets.
 const MISSING: [u64; 5] = [10, 56, 100, 137, 8_453];
@@ -182,6 +182,30 @@ async fn without_settings_the_times_of_all_known_chains_are_followed() {
     bench.say_plain(&["verify", "--chain", "monad"], &[]);
     running.stop();
     assert!(bench.dir.path().join("data/chains/143").is_dir());
+}
+
+/// Where a settings file is lost, new blocks of its chains must not be archived without their logs.
+#[tokio::test(flavor = "multi_thread")]
+async fn archives_of_a_settings_file_are_not_continued_without_it() {
+    // A chain that the program knows by its id, and one that it does not.
+    for id in ["31337", "143"] {
+        let spec = EvmSpec {
+            chain_id: id.parse().unwrap(),
+            ..EvmSpec::tiny(4)
+        };
+        let node = EvmNode::new(spec, 30);
+        let server = serve(&node, RpcOptions::default()).await;
+        let bench = Bench::new(&[server.url()], support::DEPTH_5);
+        bench.change("\"chainId\": 31337", &format!("\"chainId\": {id}"));
+        bench.say(&["run", "--until-caught-up"]);
+        let plain = Bench::without_file();
+        let data = bench.dir.path().join("data");
+        let data = data.to_str().unwrap();
+        let portal = ("PORTAL_URL", "http://127.0.0.1:1/datasets");
+        let message = plain.refused_plain(&["run"], &[("DATA_DIR", data), portal]);
+        let words = format!("(chains {id}): name their settings file with --config");
+        assert!(message.contains(&words), "{message}");
+    }
 }
 
 /// A file that is named and missing is a mistake, whatever else could be done.
