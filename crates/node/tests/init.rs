@@ -116,6 +116,13 @@ async fn answers_for_a_node_make_a_file_that_runs() {
     assert_eq!(file(&bench), written);
     answered(&bench, &["init", "--force"], &lines.replace("8081", "8082"));
     assert_eq!(file(&bench)["listen"], "0.0.0.0:8082");
+    // URLs carry keys: nobody else may read it, also where others could read the one before.
+    let path = bench.dir.path().join("chronolith.json");
+    let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode));
+    mode(0o644).unwrap();
+    answered(&bench, &["init", "--force"], &lines);
+    let permissions = std::fs::metadata(&path).unwrap().permissions();
+    assert_eq!(permissions.mode() & 0o777, 0o600);
 }
 
 #[tokio::test(flavor = "multi_thread")]

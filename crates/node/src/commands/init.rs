@@ -149,18 +149,29 @@ async fn chain_id_of(url: &str) -> Result<u64> {
     Ok(chain_id)
 }
 
-/// Writes the file, which only its owner may read: URLs carry keys.
+/// Writes the file, which only its owner may read: URLs carry keys. One that is there is replaced whole or not at all.
 fn write(path: &Path, text: &str, force: bool) -> Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    if force {
-        options.create(true).truncate(true);
+    let written = if force {
+        let mut part = path.as_os_str().to_owned();
+        part.push(".new");
+        // It was left by a run that ended early.
+        let _ = std::fs::remove_file(&part);
+        write_new(part.as_ref(), text).and_then(|()| std::fs::rename(&part, path))
     } else {
-        options.create_new(true);
-    }
-    let written = options.open(path);
-    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
+        write_new(path, text)
+    };
     written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
 /// Reads answers.
