@@ -1,5 +1,5 @@
--- Who did what, which process held what, and the texts of errors are for operators: they name people and machines, and
--- consumers of the rows log in as readers.
+-- Who did what, which process held what before, and the texts of errors are for operators: they name people and machines,
+-- and consumers of the rows log in as readers. The present holders of jobs and leases stay: the overview reads them.
 SET LOCAL lock_timeout = '20s';
 
 REVOKE SELECT ON operator_acts, lease_history, jobs FROM sync_reader;
