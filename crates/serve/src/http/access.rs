@@ -20,6 +20,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use tokio::time::Instant;
 
+use super::caching;
 use super::request_id::{REQUEST_ID, RequestIds};
 use crate::chain::ServedChains;
 use crate::console;
@@ -93,6 +94,7 @@ async fn guard(State(Access(access)): State<Access>, mut request: Request, next:
             Ok(caller) => Some(caller),
             Err(refused) => {
                 seen.caller = refused.caller;
+                seen.was_refused = true;
                 let response = refusal::render(route, &refused.error, &id);
                 let took = now.elapsed();
                 access.requests.answered(route, response.status(), took);
@@ -104,8 +106,12 @@ async fn guard(State(Access(access)): State<Access>, mut request: Request, next:
     seen.caller = caller.clone();
     let visit = Visit::new(caller);
     request.extensions_mut().insert(visit.clone());
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
     seen.visit = Some(visit);
+    let gate = access.gate.as_ref().filter(|_| !is_free);
+    if gate.is_some_and(Gate::is_required) {
+        caching::keep_from_shared(response.headers_mut());
+    }
     finish(&access, response, seen)
 }
 

@@ -20,6 +20,20 @@ pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
+const PRIVATE_FOR_EVER: HeaderValue =
+    HeaderValue::from_static("private, max-age=31536000, immutable");
+
+/// Keeps an answer out of caches that several clients share: they do not know who may have it.
+pub(crate) fn keep_from_shared(headers: &mut HeaderMap) {
+    let private = match headers.get(header::CACHE_CONTROL) {
+        Some(control) if *control == NO_STORE => return,
+        Some(control) if *control == FOR_EVER => PRIVATE_FOR_EVER,
+        _ => PRIVATE,
+    };
+    headers.insert(header::CACHE_CONTROL, private);
+}
+
 /// Marks an answer whose content can never change: everything in it is about blocks that are final, it names them by
 /// number or hash and not by a tag such as `latest`, and blocks that are archived later cannot add to it.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,12 @@
 //! (`after`): final blocks do not change in between.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockRange, BlockRef, Cursor, LogFilter, Order};
@@ -17,12 +19,14 @@ use serde_json::json;
 
 use super::log_query::LogQuery;
 use super::logs::trailer;
-use super::{PathParams, chain, final_logs};
+use super::{PathParams, chain};
 use crate::chain::ServedChain;
 use crate::error::ApiError;
 use crate::fault::{Fault, Retry};
+use crate::http::access::Visit;
 use crate::http::answer_memory::MemoryReservation;
 use crate::http::body::{HeldMemory, LogFormat, LogsAnswer, ResponseBody};
+use crate::http::caching::NO_STORE;
 use crate::http::context::Context;
 use crate::logs::Page;
 use crate::view::View;
@@ -45,21 +49,19 @@ const PARAMETERS: [&str; 14] = [
 ];
 /// How often a download that has begun waits for other queries and slow readers. Each wait takes seconds.
 const BUSY_MAX: usize = 60;
+/// The pause before the next of these: others get their turn.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) async fn download_logs(
     State(context): State<Context>,
     PathParams(id): PathParams<String>,
     RawQuery(query): RawQuery,
-    headers: HeaderMap,
+    visit: Option<Extension<Visit>>,
 ) -> Result<Response, ApiError> {
     let query = LogQuery::parse(&context, query.as_deref(), &PARAMETERS)?.for_download()?;
     let chain = context.served.find(chain(&context, &id)?.id);
     let chain = chain.ok_or(Fault::Empty)?.clone();
     let view = View::take(&chain).await?;
-    let tag = final_logs::tag(&view, &query, "download").await;
-    if let Some(known) = tag.as_ref().filter(|tag| tag.is_known(&headers)) {
-        return Ok(known.clone().not_modified());
-    }
     let range = query.scope(&context, &view).await?.range;
     let range = range.unwrap_or(BlockRange::new(0, 0));
     check_final(&view, range)?;
@@ -80,6 +82,7 @@ pub(crate) async fn download_logs(
         },
         context,
         chain,
+        visit: visit.map(|Extension(visit)| visit),
         rest,
         window: u64::MAX,
     };
@@ -90,9 +93,8 @@ pub(crate) async fn download_logs(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, query.format.content_type());
     headers.insert(header::CONTENT_DISPOSITION, name);
-    if let Some(tag) = tag {
-        tag.put(&mut response);
-    }
+    // It may be larger than the disk of a cache, and is continued by parts that no cache has.
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
     Ok(response)
 }
 
@@ -154,6 +156,8 @@ fn file_name(chain: u64, range: BlockRange, format: LogFormat) -> HeaderValue {
 struct Pages {
     context: Context,
     chain: Arc<ServedChain>,
+    /// Where callers have limits.
+    visit: Option<Visit>,
     /// With the cursor of the last page.
     filter: LogFilter,
     /// The blocks that are not read yet.
@@ -168,16 +172,15 @@ struct LoadedPage {
 }
 
 impl Pages {
-    /// The next logs; none at the end.
+    /// The logs of the next part, which may be none of them; none at the end. It ends with the first query that fits
+    /// its budget: an answer begins soon, also where matching logs are rare.
     async fn next(&mut self) -> Result<Option<LoadedPage>, ApiError> {
         while !self.rest.is_empty() {
             let window = self.window();
             match self.query(window).await {
                 Ok(loaded) => {
                     self.advance(window, loaded.page.next)?;
-                    if !loaded.page.logs.is_empty() {
-                        return Ok(Some(loaded));
-                    }
+                    return Ok(Some(loaded));
                 }
                 Err(Fault::Archive(ArchiveError::TooLarge {
                     fits: Some(fits), ..
@@ -192,9 +195,14 @@ impl Pages {
 
     /// As [`Self::next`], with patience: a download that has begun cannot be answered with "busy".
     async fn next_when_free(&mut self) -> Result<Option<LoadedPage>, ApiError> {
+        if let Some(visit) = &self.visit {
+            visit.until_paid().await;
+        }
         for _ in 0..BUSY_MAX {
             match self.next().await {
-                Err(error) if error.retry == Retry::LessBusy => {}
+                Err(error) if error.retry == Retry::LessBusy => {
+                    tokio::time::sleep(BUSY_PAUSE).await;
+                }
                 Err(error) if error.retry == Retry::NewerState => {
                     self.chain.archive.refresh().await?;
                     return self.next().await;
@@ -299,6 +307,8 @@ impl Download {
             if self.has_ended {
                 return Ok(None);
             }
+            // Chunks that are not sent yet keep their own part: the next page must not wait for this one.
+            self.held = HeldMemory::new(MemoryReservation::default());
             let loaded = self.pages.next_when_free().await?;
             self.put(loaded);
         }

@@ -46,8 +46,8 @@ impl HttpBody for MeteredBody {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
                 self.bytes += bytes;
-                let caller = self.seen.as_ref().and_then(|seen| seen.caller.as_ref());
-                if let Some(caller) = caller {
+                let seen = self.seen.as_ref().filter(|seen| !seen.was_refused);
+                if let Some(caller) = seen.and_then(|seen| seen.caller.as_ref()) {
                     caller.wrote(bytes, Instant::now());
                 }
             }

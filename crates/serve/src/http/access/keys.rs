@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, header};
 use metrics::{Counter, counter};
@@ -107,6 +108,11 @@ impl Gate {
         }
     }
 
+    /// Whether answers are for those with a key alone.
+    pub(super) fn is_required(&self) -> bool {
+        self.required
+    }
+
     /// The caller of a request, which is counted.
     pub(super) fn admit(&self, headers: &HeaderMap, now: Instant) -> Result<Arc<Caller>, Refused> {
         let unauthorized = |message: &str| {
@@ -197,9 +203,14 @@ impl Caller {
         self.count(1, 1, now)
     }
 
-    /// Counts the calls of a batch, of which the request was one.
+    /// Counts the calls of a batch, of which the request was one. That is given back where there are too few: after
+    /// the time that the refusal names, the whole batch passes.
     pub(super) fn count_batch(&self, calls: u64, now: Instant) -> Result<(), ApiError> {
-        self.count(calls - 1, calls, now)
+        self.count(calls - 1, calls, now).inspect_err(|_| {
+            if let Some(bucket) = &self.requests {
+                bucket.lock().owe(-1.0, now);
+            }
+        })
     }
 
     /// Counts this many requests of as many that come together.
@@ -217,6 +228,14 @@ impl Caller {
         }
         self.meters.requests.increment(requests);
         Ok(())
+    }
+
+    /// For how long the bytes of earlier answers are owed; none where they are within the limits.
+    pub(super) fn owes(&self, now: Instant) -> Option<Duration> {
+        match self.bytes.as_ref()?.lock().any_left(now) {
+            Err(Short::For(wait)) => Some(wait),
+            Ok(()) | Err(Short::Forever) => None,
+        }
     }
 
     /// Counts bytes that were handed to the connection.
@@ -252,7 +271,7 @@ fn over(what: &'static str, rate: Rate, short: Short) -> ApiError {
             let message = format!(
                 "the batch has more calls than the {burst} that this key may make at once: send smaller batches"
             );
-            ApiError::rate_limited(message, what, 1)
+            ApiError::new(ErrorCode::TooLarge, message)
         }
     }
 }

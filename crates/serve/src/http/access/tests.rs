@@ -248,12 +248,33 @@ async fn bytes_are_counted_as_they_are_sent() {
         sent += answer.body.len();
     };
     assert!((5_000..6_000).contains(&sent), "{sent}");
-    // The refusals count as well: they are bytes.
     let owed = sent - 5_000;
     let seconds: u64 = refused.header("retry-after").parse().unwrap();
     assert_eq!(seconds, (owed as u64 / 1_000) + 1);
+    // Refusals cost nothing: they would keep a caller that goes on asking out for ever.
+    for _ in 0..50 {
+        let again = ask(&router, unknown, &own).await;
+        assert_eq!(again.status, 429);
+        assert_eq!(again.header("retry-after"), refused.header("retry-after"));
+    }
     tokio::time::advance(Duration::from_secs(30)).await;
     assert_eq!(ask(&router, unknown, &own).await.status, 404);
+}
+
+/// A cache in front does not know who may have an answer.
+#[tokio::test(start_paused = true)]
+async fn shared_caches_keep_nothing_where_a_key_is_required() {
+    let own = [("x-api-key", KEY)];
+    for (required, control) in [(true, "private, no-cache"), (false, "no-cache")] {
+        let router = guarded(&keys(required, KeyLimits::default()), None);
+        let answer = ask(&router, ("GET", "/v1/chains"), &own).await;
+        assert_eq!(
+            (answer.status, answer.header("cache-control")),
+            (StatusCode::OK, control)
+        );
+        let open = ask(&router, ("GET", "/app.js"), &[]).await;
+        assert_eq!(open.header("cache-control"), "no-cache");
+    }
 }
 
 /// A router whose calls are counted as the handlers of JSON-RPC do.
@@ -292,16 +313,34 @@ async fn each_call_of_a_batch_is_a_request() {
     };
     let router = counting(&keys(true, limits), None);
     let own = [("x-api-key", KEY)];
-    for (calls, status, left) in [(7, 200, 3), (5, 429, 2), (2, 200, 0), (1, 429, 0)] {
+    for (calls, status, left) in [
+        (7, 200, 3),
+        (2, 200, 1),
+        (1, 200, 0),
+        (1, 429, 0),
+        (5, 429, 0),
+    ] {
         let answer = ask_with(&router, ("POST", "/1"), &own, &calls.to_string()).await;
         assert_eq!(answer.status, status, "{calls}");
         let expected = format!("\"requests\";r={left};");
         assert!(answer.header("ratelimit").starts_with(&expected), "{calls}");
     }
+    // A batch of which the first call would pass costs nothing, and passes after the time that its refusal names.
+    tokio::time::advance(Duration::from_secs(2)).await;
+    for _ in 0..2 {
+        let answer = ask_with(&router, ("POST", "/1"), &own, "5").await;
+        assert_eq!(answer.status, 429);
+        assert!(answer.header("ratelimit").starts_with("\"requests\";r=2;"));
+        assert_eq!(answer.header("retry-after"), "3");
+    }
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let answer = ask_with(&router, ("POST", "/1"), &own, "5").await;
+    assert_eq!(answer.status, 200);
     tokio::time::advance(Duration::from_secs(60)).await;
     // One that no wait helps says so.
     let answer = ask_with(&router, ("POST", "/1"), &own, "11").await;
-    assert_eq!(answer.status, 429);
+    assert_eq!(answer.status, 413);
+    assert_eq!(answer.header("retry-after"), "");
     let message = answer.json()["error"]["message"].to_string();
     assert!(message.contains("send smaller batches"), "{message}");
 }

@@ -53,6 +53,17 @@ impl Visit {
         }
     }
 
+    /// Waits until the bytes that were sent to the caller are within its limits: an answer of any size is sent at the
+    /// rate of its caller, and not at the cost of all later requests.
+    pub(crate) async fn until_paid(&self) {
+        let Some(caller) = &self.0.caller else {
+            return;
+        };
+        while let Some(wait) = caller.owes(Instant::now()) {
+            tokio::time::sleep(wait).await;
+        }
+    }
+
     /// Notes a call.
     pub(crate) fn called(&self, method: &'static str) {
         let mut calls = self.0.calls.lock();
@@ -77,6 +88,8 @@ pub(super) struct Seen {
     pub(super) path: Option<String>,
     pub(super) chain: Option<u64>,
     pub(super) status: StatusCode,
+    /// Whether it was refused: its bytes are not counted, or each refusal would bring the next.
+    pub(super) was_refused: bool,
 }
 
 impl Seen {
@@ -94,6 +107,7 @@ impl Seen {
             path: route.map(|_| cut(request.uri().path())),
             chain: None,
             status: StatusCode::OK,
+            was_refused: false,
         }
     }
 
