@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use serde_json::Value;
 use support::{Bench, DEPTH_5, serve};
 
 fn document() -> String {
@@ -81,7 +82,7 @@ fn the_description_of_the_interface_needs_no_settings() {
     let output = command.args(["openapi", "--config", "/nowhere"]).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{output:?}");
-    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(printed["openapi"], "3.1.0");
     assert!(
         printed["paths"]["/v1/chains"]["get"].is_object(),
@@ -147,6 +148,28 @@ async fn operators_get_json_too() {
             .say(&["gc", "--dry-run"])
             .contains(&format!("nothing names {} objects", orphans.len()))
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_without_an_archive_does_not_hide_the_state_of_others() {
+    let node = EvmNode::new(EvmSpec::tiny(41), 100);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    bench.say(&["run", "--until-caught-up"]);
+    let new = r#""chains": [ { "chainId": 7, "name": "new", "rpcHttp": ["http://127.0.0.1:9"] , "finality": {"mode": "depth", "depth": 5} }, "#;
+    bench.change(r#""chains": [ "#, new);
+    let output = bench.output(&["state", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("no archive of new yet"), "{message}");
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown[0]["chain"], "new", "{shown}");
+    let why = shown[0]["archiveError"].as_str().unwrap();
+    assert!(why.contains("no archive of new yet"), "{why}");
+    assert_eq!(shown[1]["head"]["number"], 95, "{shown}");
+    let output = bench.output(&["state"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("head      95"), "{text}");
 }
 
 /// For one release: the simulator was a command of this program.

@@ -35,50 +35,119 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
         return ranges::show(settings, wanted, Shown::Keys).await;
     }
     let mut all = Vec::new();
+    let mut exit = Exit::Done;
     let running = running(settings).await;
     for chain in chosen(settings, wanted)? {
-        let status = running.get(&chain.chain_id);
-        let error = status.and_then(|status| status.get("error")?.as_str());
-        let dropped = status.and_then(|status| status.get("droppedRules")?.as_array());
-        let dropped = dropped.map_or(&[][..], Vec::as_slice);
-        let endpoints = status.and_then(|status| status.get("endpoints")?.as_array());
-        let endpoints = endpoints.map_or(&[][..], Vec::as_slice);
-        let place = settings.place(chain);
-        let archive = open_reader(chain, &place).await?;
-        let report = archive.health();
-        let covered = archive.kept(chain.datasets, &chain.scope);
-        let held = agreement::noted(place.notes());
-        if wanted.json {
-            let mut shown = as_json(chain, &report, &covered);
-            if let Some(shown) = shown.as_object_mut() {
-                shown.insert("error".to_owned(), json!(error));
-                // Its name before, for one release.
-                shown.insert("trouble".to_owned(), json!(error));
-                shown.insert("droppedRules".to_owned(), json!(dropped));
-                shown.insert("endpoints".to_owned(), json!(endpoints));
-                shown.insert("held".to_owned(), json!(held));
-                shown.insert("trusts".to_owned(), json!(trusts(chain)));
+        let node = OfNode::new(running.get(&chain.chain_id));
+        match OfArchive::read(settings, chain).await {
+            Ok(archive) if wanted.json => all.push(with_node(archive.json(chain), chain, &node)),
+            Ok(archive) => {
+                print(chain, &archive);
+                node.print();
+                print_trust(chain, archive.held.as_deref());
             }
-            all.push(shown);
-        } else {
-            print(chain, &report, &covered);
-            if let Some(error) = error {
-                println!("  error     {error}");
-            }
-            endpoints.iter().enumerate().for_each(print_endpoint);
-            dropped.iter().for_each(print_dropped);
-            if let Some(held) = held {
-                println!("  HELD      {held}");
-            }
-            if let Some(trusts) = trusts(chain) {
-                println!("  trusts    {trusts}");
+            Err(error) => {
+                // The other chains are shown all the same.
+                exit = Exit::Failed;
+                eprintln!("error: {error:#}");
+                if wanted.json {
+                    let shown = json!({
+                        "chain": chain.name,
+                        "chainId": chain.chain_id,
+                        "archiveError": format!("{error:#}"),
+                    });
+                    all.push(with_node(shown, chain, &node));
+                } else {
+                    println!("{} ({})", chain.name, chain.chain_id);
+                    println!("  archive   not read: {error:#}");
+                    node.print();
+                }
             }
         }
     }
     if wanted.json {
         print_json(&all)?;
     }
-    Ok(Exit::Done)
+    Ok(exit)
+}
+
+/// What the archive of a chain has.
+struct OfArchive {
+    report: HealthReport,
+    covered: Covered,
+    /// Why nothing is archived while sources disagree.
+    held: Option<String>,
+}
+
+impl OfArchive {
+    async fn read(settings: &Settings, chain: &ChainSettings) -> Result<Self> {
+        let place = settings.place(chain);
+        let archive = open_reader(chain, &place).await?;
+        Ok(Self {
+            report: archive.health(),
+            covered: archive.kept(chain.datasets, &chain.scope),
+            held: agreement::noted(place.notes()),
+        })
+    }
+
+    fn json(&self, chain: &ChainSettings) -> Value {
+        let mut shown = as_json(chain, &self.report, &self.covered);
+        if let Some(shown) = shown.as_object_mut() {
+            shown.insert("held".to_owned(), json!(self.held));
+        }
+        shown
+    }
+}
+
+/// What the node that runs reports of a chain. Nothing where none runs.
+struct OfNode<'a> {
+    error: Option<&'a str>,
+    dropped_rules: &'a [Value],
+    endpoints: &'a [Value],
+}
+
+impl<'a> OfNode<'a> {
+    fn new(status: Option<&'a Value>) -> Self {
+        let list = |name: &str| {
+            let list = status.and_then(|status| status.get(name)?.as_array());
+            list.map_or(&[][..], Vec::as_slice)
+        };
+        Self {
+            error: status.and_then(|status| status.get("error")?.as_str()),
+            dropped_rules: list("droppedRules"),
+            endpoints: list("endpoints"),
+        }
+    }
+
+    fn print(&self) {
+        if let Some(error) = self.error {
+            println!("  error     {error}");
+        }
+        self.endpoints.iter().enumerate().for_each(print_endpoint);
+        self.dropped_rules.iter().for_each(print_dropped);
+    }
+}
+
+/// One chain of `--json`.
+fn with_node(mut shown: Value, chain: &ChainSettings, node: &OfNode<'_>) -> Value {
+    if let Some(shown) = shown.as_object_mut() {
+        shown.insert("error".to_owned(), json!(node.error));
+        // Its name before, for one release.
+        shown.insert("trouble".to_owned(), json!(node.error));
+        shown.insert("droppedRules".to_owned(), json!(node.dropped_rules));
+        shown.insert("endpoints".to_owned(), json!(node.endpoints));
+        shown.insert("trusts".to_owned(), json!(trusts(chain)));
+    }
+    shown
+}
+
+fn print_trust(chain: &ChainSettings, held: Option<&str>) {
+    if let Some(held) = held {
+        println!("  HELD      {held}");
+    }
+    if let Some(trusts) = trusts(chain) {
+        println!("  trusts    {trusts}");
+    }
 }
 
 /// What the node that runs on this data directory reports of its chains, by their ids. Nothing where none runs
@@ -168,7 +237,10 @@ fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> V
     })
 }
 
-fn print(chain: &ChainSettings, report: &HealthReport, covered: &Covered) {
+fn print(chain: &ChainSettings, archive: &OfArchive) {
+    let OfArchive {
+        report, covered, ..
+    } = archive;
     println!("{} ({})", chain.name, chain.chain_id);
     match report.head {
         Some(head) => println!("  head      {} {}", head.number, head.hash),
