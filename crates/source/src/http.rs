@@ -1,5 +1,6 @@
 //! What every HTTP client of this crate keeps to.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use reqwest::header::RETRY_AFTER;
@@ -7,6 +8,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 use tokio::time::Instant;
 
+use crate::answer_memory::{AnswerMemory, HeldAnswer};
 use crate::error::{Error, Result};
 use crate::failure::FailureClass;
 use crate::health::Health;
@@ -19,6 +21,23 @@ pub(crate) const READ_AHEAD_MAX: u64 = 16 << 20;
 /// An answer that has taken this long must have come at this pace.
 const PACE_AFTER: Duration = Duration::from_secs(60);
 const PACE_BYTES_A_SECOND: f64 = 10_000.0;
+/// One that is longer than this takes memory from others, and must come faster.
+const LONG_BYTES: usize = 4 << 20;
+const LONG_PACE_BYTES_A_SECOND: f64 = 200_000.0;
+
+/// The bytes of an answer, with the memory that they count for. To be dropped when they are parsed.
+pub(crate) struct Received {
+    bytes: Vec<u8>,
+    _held: HeldAnswer,
+}
+
+impl Deref for Received {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 /// A client that waits this long between two pieces of an answer. There is no limit on the whole: large
 /// answers take long, and only have to keep a pace.
@@ -58,28 +77,38 @@ pub(crate) async fn read(
     mut response: Response,
     health: &Health,
     bytes_max: u64,
-) -> Result<Vec<u8>> {
+) -> Result<Received> {
     let stated = response.content_length().unwrap_or(0);
     let mut bytes = Vec::with_capacity(stated.min(bytes_max).min(READ_AHEAD_MAX) as usize);
-    let began = Instant::now();
+    let mut held = AnswerMemory::of_process().begin();
+    let mut began = Instant::now();
     let failed = |error| connection_failed(health, &error);
     while let Some(part) = response.chunk().await.map_err(failed)? {
-        if bytes.len() as u64 + part.len() as u64 > bytes_max {
+        let len = bytes.len() + part.len();
+        if len as u64 > bytes_max {
             return Err(health.too_large(format!("answer longer than {bytes_max} bytes")));
         }
         health.received(part.len());
+        let waits = Instant::now();
+        held.grow(len).await;
+        // The endpoint is not slow while its answer waits for memory.
+        began += waits.elapsed();
         bytes.extend_from_slice(&part);
         if is_too_slow(began.elapsed(), bytes.len()) {
             let slow = health.unavailable("the answer comes too slowly");
             return Err(slow.classed(FailureClass::TimedOut));
         }
     }
-    Ok(bytes)
+    Ok(Received { bytes, _held: held })
 }
 
 /// Whether an answer comes too slowly to wait for the rest.
 pub(crate) fn is_too_slow(elapsed: Duration, bytes: usize) -> bool {
-    elapsed > PACE_AFTER && (bytes as f64) < elapsed.as_secs_f64() * PACE_BYTES_A_SECOND
+    let pace = match bytes > LONG_BYTES {
+        true => LONG_PACE_BYTES_A_SECOND,
+        false => PACE_BYTES_A_SECOND,
+    };
+    elapsed > PACE_AFTER && (bytes as f64) < elapsed.as_secs_f64() * pace
 }
 
 /// The pause that the endpoint requested.

@@ -4,6 +4,7 @@
 //! how far that was comes with it. An endpoint that is down, slow or wrong is passed over for the
 //! next; one that contradicts itself or others is named. Nothing here decides what is final or keeps anything.
 
+mod answer_memory;
 mod backoff;
 mod error;
 pub mod evm;

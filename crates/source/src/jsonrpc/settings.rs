@@ -31,7 +31,7 @@ impl EndpointSettings {
             in_flight: 8,
             per_second: 0.0,
             batch: 100,
-            answer_bytes_max: 256 << 20,
+            answer_bytes_max: 128 << 20,
         }
     }
 }

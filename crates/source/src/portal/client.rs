@@ -21,10 +21,11 @@ use super::lines::{Lines, Stop};
 use super::source::PortalSettings;
 use super::status::{Meaning, meaning, text_of};
 use super::wire::Conflict;
+use crate::answer_memory::AnswerMemory;
 use crate::error::{Error, Result};
 use crate::failure::FailureClass;
 use crate::health::{EndpointReport, Health};
-use crate::http::{RETRY_AFTER_MAX, connection_failed, is_too_slow, retry_after};
+use crate::http::{RETRY_AFTER_MAX, Received, connection_failed, is_too_slow, retry_after};
 use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::meters::Outcome;
 use crate::spans::{rpc_span, verify_span};
@@ -211,6 +212,7 @@ impl Client {
         take: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut lines = Lines::new(self.line_bytes_max);
+        let mut held = AnswerMemory::of_process().begin();
         let mut last = Instant::now();
         while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
             self.health.received(piece.len());
@@ -225,6 +227,8 @@ impl Client {
                     Failure::Final(self.health.too_large(reason))
                 }
             })?;
+            // The part of a line that came.
+            held.change(lines.rest().len()).await;
             // Pieces without a line are not progress, unless they are a long line's.
             let elapsed = last.elapsed();
             if elapsed > self.idle_timeout && is_too_slow(elapsed, lines.rest().len()) {
@@ -330,7 +334,8 @@ impl Client {
                 "Portal does not know the dataset (endpoint={endpoint})"
             )),
             Meaning::Refused => {
-                let text = text_of(&self.read(response).await.unwrap_or_default());
+                let body = self.read(response).await;
+                let text = body.map_or_else(|_| String::new(), |body| text_of(&body));
                 let text = self.health.hide(&text);
                 Error::Invalid(format!(
                     "Portal refuses the request (endpoint={endpoint}, status={status}): {text}"
@@ -344,8 +349,9 @@ impl Client {
     /// The chain is another one than we went along.
     async fn conflict(&self, response: Response, from: u64) -> Error {
         let final_one = response.url().path().ends_with(FINALIZED_STREAM);
-        let body = self.read(response).await.unwrap_or_default();
-        let blocks = serde_json::from_slice::<Conflict>(&body).map(|body| body.previous_blocks);
+        let body = self.read(response).await.ok();
+        let body = body.and_then(|body| serde_json::from_slice::<Conflict>(&body).ok());
+        let blocks = body.map(|body| body.previous_blocks);
         // The order is not the same everywhere.
         let newest = blocks.unwrap_or_default().into_iter();
         let newest = newest.max_by_key(|block| block.number).map(BlockRef::from);
@@ -359,7 +365,7 @@ impl Client {
             .unavailable(format!("the chain changed below block {from}{now}"))
     }
 
-    async fn read(&self, response: Response) -> Result<Vec<u8>, Failure> {
+    async fn read(&self, response: Response) -> Result<Received, Failure> {
         let read = crate::http::read(response, &self.health, ANSWER_BYTES_MAX).await;
         read.map_err(|error| match error {
             Error::TooLarge { .. } => Failure::Final(error),

@@ -1,5 +1,8 @@
 //! Lines out of a stream of pieces, without ever holding more than one of them.
 
+/// What is kept allocated between two lines.
+const KEPT_BYTES: usize = 64 << 10;
+
 /// Why no more lines are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop<E> {
@@ -39,6 +42,7 @@ impl Lines {
             self.keep(head)?;
             take(&self.begun).map_err(Stop::Taker)?;
             self.begun.clear();
+            self.begun.shrink_to(KEPT_BYTES);
             rest = tail;
         }
         while let Some((line, tail)) = split(rest) {

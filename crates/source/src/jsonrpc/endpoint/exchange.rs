@@ -8,7 +8,7 @@ use reqwest::header::CONTENT_TYPE;
 use super::Endpoint;
 use crate::error::{Error, Result};
 use crate::failure::FailureClass;
-use crate::http::{connection_failed, read, retry_after};
+use crate::http::{Received, connection_failed, read, retry_after};
 use crate::jsonrpc::call::{Call, body_of};
 
 /// All of an answer that is known to be small.
@@ -17,7 +17,7 @@ const SMALL_TIMEOUT: Duration = Duration::from_secs(30);
 const SMALL_CALLS_MAX: usize = 3;
 
 impl Endpoint {
-    pub(super) async fn exchange(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
+    pub(super) async fn exchange(&self, calls: &[Call]) -> Result<(StatusCode, Received)> {
         if calls.len() > SMALL_CALLS_MAX || !calls.iter().all(Call::is_small) {
             return self.receive(calls).await;
         }
@@ -30,7 +30,7 @@ impl Endpoint {
         received.unwrap_or_else(late)
     }
 
-    async fn receive(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
+    async fn receive(&self, calls: &[Call]) -> Result<(StatusCode, Received)> {
         let request = self
             .client
             .post(self.url.clone())
