@@ -112,6 +112,9 @@ pub enum Error {
         /// The largest range from the query's beginning that fits, if one does.
         fits: Option<BlockRange>,
     },
+    /// Other answers have the memory that the caller allows.
+    #[error("too many large answers at once: retry")]
+    NoMemory,
     /// A list of alternatives is too long.
     #[error("query too broad (alternatives={actual}, max={max})")]
     TooBroad {
@@ -214,9 +217,10 @@ impl Error {
                 ErrorKind::Disagreement
             }
             Self::Fenced { .. } => ErrorKind::Fenced,
-            Self::Throttled { .. } | Self::NotPacked { .. } | Self::Store { .. } => {
-                ErrorKind::Unavailable
-            }
+            Self::Throttled { .. }
+            | Self::NotPacked { .. }
+            | Self::Store { .. }
+            | Self::NoMemory => ErrorKind::Unavailable,
             Self::Corrupt { .. } | Self::StateLost { .. } => ErrorKind::Corrupt,
             Self::Internal(_) => ErrorKind::Internal,
         }

@@ -55,7 +55,7 @@ pub use read::compare::Difference;
 pub use read::hashes::TxLocation;
 pub use read::lookup::{BlockTime, TimeSide};
 pub use read::matcher::LogMatcher;
-pub use read::query::{LogPage, QueryCost, after_cursor, check_cursor};
+pub use read::query::{AnswerMemory, LogPage, QueryCost, Uncounted, after_cursor, check_cursor};
 pub use read::rows::LogRecord;
 pub use settings::{GarbageSettings, OrPolicy, QueryLimits, SealSettings, Settings};
 pub use state::lost::has_state;

@@ -20,7 +20,7 @@ use crate::read::lookup::{self, BlockTime, TimeSide};
 use crate::read::matcher::TermIds;
 use crate::read::objects::Objects;
 use crate::read::payload;
-use crate::read::query::{self, LogPage};
+use crate::read::query::{self, AnswerMemory, LogPage, Uncounted};
 use crate::settings::Settings;
 use crate::state::head::View;
 use crate::state::record::AuditEntry;
@@ -122,10 +122,23 @@ impl Pinned {
     /// # Errors
     /// As [`Archive::query_finalized`](crate::Archive::query_finalized).
     pub async fn query(&self, filter: &LogFilter) -> Result<LogPage> {
+        self.query_within(filter, &mut Uncounted).await
+    }
+
+    /// The same, while its logs are counted: of many large answers at once, those that find no memory fail.
+    ///
+    /// # Errors
+    /// As [`Self::query`], and `NoMemory`.
+    pub async fn query_within<M: AnswerMemory>(
+        &self,
+        filter: &LogFilter,
+        memory: &mut M,
+    ) -> Result<LogPage> {
         let started = Instant::now();
         let query_id = self.queries.fetch_add(1, Ordering::Relaxed);
         let (objects, snapshot) = (self.objects(), &self.snapshot);
-        let answer = query::query(objects, snapshot, filter, &self.settings.limits).await;
+        let answer = query::query(objects, snapshot, filter, &self.settings.limits, memory);
+        let answer = answer.await;
         let profile = &self.settings.profile;
         let answer = answer.map(|page| LogPage {
             level: page.level.map(|proof| profile.reads(proof)),

@@ -406,6 +406,7 @@ impl From<ArchiveError> for ApiError {
                 };
                 Self::exceeds(budget, limit, fits)
             }
+            ArchiveError::NoMemory => Fault::Busy.into(),
             ArchiveError::UnknownBlock { .. } => Self::unknown_block(),
             ArchiveError::Invalid(_) | ArchiveError::TooBroad { .. } => Self::params(message),
             ArchiveError::CursorConflict { cursor, archived } => {

@@ -47,7 +47,7 @@ impl Fault {
     pub(crate) fn retry(&self) -> Retry {
         match self {
             Self::Archive(ArchiveError::Corrupt { .. }) => Retry::NewerState,
-            Self::Busy => Retry::LessBusy,
+            Self::Busy | Self::Archive(ArchiveError::NoMemory) => Retry::LessBusy,
             Self::NotYet {
                 indexed,
                 source_head: Some(head),

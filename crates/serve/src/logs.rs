@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use chronolith_archive::{
-    Budget, Error as ArchiveError, LogMatcher, LogRecord, after_cursor, check_cursor,
+    AnswerMemory as ArchiveMemory, Budget, Error as ArchiveError, LogMatcher, LogRecord,
+    after_cursor, check_cursor,
 };
 use chronolith_model::{
     Block, BlockRange, Cursor, Dataset, Log, LogFilter, Order, Proof, Select, Verification,
 };
 
 use crate::fault::Fault;
+use crate::http::answer_memory::{AnswerMemory, MemoryReservation};
 use crate::http::limits::AnswerLimits;
 use crate::view::View;
 
@@ -28,8 +30,53 @@ impl Page {
         self.level = self.level.into_iter().chain(level).min();
     }
 
+    /// Bytes of its logs.
+    fn bytes(&self) -> u64 {
+        self.logs.iter().map(|one| one.log.byte_len() as u64).sum()
+    }
+
     fn end(&self) -> Option<Cursor> {
         self.logs.last().map(LogRecord::cursor)
+    }
+}
+
+/// What a log takes in memory beside its bytes: the record, and the head of the allocation.
+const RECORD_BYTES: usize = size_of::<LogRecord>() + 32;
+
+/// The memory of a page: it is counted while logs are found, or many large pages at once would take any amount
+/// until they are whole.
+pub(crate) struct PageMemory {
+    memory: AnswerMemory,
+    pub(crate) held: MemoryReservation,
+    /// Logs and bytes of the tail, beside those that the archive finds.
+    before: (usize, u64),
+}
+
+impl PageMemory {
+    pub(crate) fn new(memory: AnswerMemory) -> Self {
+        Self {
+            memory,
+            held: MemoryReservation::default(),
+            before: (0, 0),
+        }
+    }
+
+    /// Holds memory for a whole page.
+    pub(crate) async fn hold_page(&mut self, page: &Page) -> Result<(), Fault> {
+        self.before = (0, 0);
+        match self.hold(page.logs.len(), page.bytes()).await {
+            true => Ok(()),
+            false => Err(Fault::Busy),
+        }
+    }
+}
+
+impl ArchiveMemory for PageMemory {
+    async fn hold(&mut self, logs: usize, bytes: u64) -> bool {
+        let (logs, bytes) = (self.before.0 + logs, self.before.1 + bytes);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let bytes = bytes.saturating_add(logs * RECORD_BYTES);
+        self.memory.grow(&mut self.held, bytes).await.is_ok()
     }
 }
 
@@ -49,6 +96,7 @@ impl View<'_> {
         range: BlockRange,
         filter: &LogFilter,
         limits: AnswerLimits,
+        memory: &mut PageMemory,
     ) -> Result<Page, Fault> {
         let split = self.tail_start().clamp(range.start, range.end);
         let archived = BlockRange::new(range.start, split);
@@ -81,7 +129,7 @@ impl View<'_> {
                 break;
             }
             if is_archived {
-                let taken = self.take_archived(&query, part, &mut page).await;
+                let taken = self.take_archived(&query, part, &mut page, memory).await;
                 taken.map_err(|fault| query.fits_of_whole_range(fault, &part))?;
             } else {
                 self.take_from_tail(&query, part, &mut page).await?;
@@ -109,6 +157,7 @@ impl View<'_> {
         query: &Query<'_>,
         part: BlockRange,
         page: &mut Page,
+        memory: &mut PageMemory,
     ) -> Result<(), Fault> {
         let archive = self.archive.as_ref().ok_or(Fault::Empty)?;
         if part.intersect(&query.rest).is_none() {
@@ -123,7 +172,8 @@ impl View<'_> {
             limit: left.map(|left| left.max(1)),
             ..filter.clone()
         };
-        let found = archive.query(&filter).await?;
+        memory.before = (page.logs.len(), page.bytes());
+        let found = archive.query_within(&filter, memory).await?;
         page.lower_level(found.level.map(Proof::logs));
         if left == Some(0) {
             page.next = page.end().filter(|_| !found.logs.is_empty());
@@ -153,7 +203,7 @@ impl View<'_> {
         let limit = filter.limit.unwrap_or(usize::MAX).min(limits.results);
         // One block is always answered, whatever it holds, and a page holds at least one log.
         let is_one_block = filter.limit.is_none() && query.range.len() == 1;
-        let mut bytes: u64 = page.logs.iter().map(|one| one.log.byte_len() as u64).sum();
+        let mut bytes = page.bytes();
         let blocks: Vec<&Arc<Block>> = match filter.order {
             Order::Ascending => self.tail.blocks_in(part).collect(),
             Order::Descending => self.tail.blocks_in(part).rev().collect(),

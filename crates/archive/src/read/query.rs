@@ -16,8 +16,11 @@ use crate::error::{Budget, Error, Result};
 use crate::settings::QueryLimits;
 use crate::state::snapshot::{Need, Piece, Snapshot};
 
-/// Rows that are unpacked together at most.
+/// Rows that are unpacked together at most, and for the first time.
 const ROWS_PER_STEP: usize = 8192;
+const FIRST_ROWS: usize = 1024;
+/// What rows that are unpacked together should not exceed.
+const BYTES_PER_STEP: u64 = 4 << 20;
 /// Pieces that may hold this many rows, and not more than are wanted, are read while others are
 /// planned: their rows are few, and all of them will be wanted.
 const ROWS_AHEAD_MAX: usize = 1024;
@@ -50,6 +53,22 @@ pub struct QueryCost {
     pub bytes: u64,
 }
 
+/// The memory that the logs of an answer take while it is made.
+pub trait AnswerMemory: Send {
+    /// Holds memory for this many logs with this many bytes in total; false where there is none.
+    fn hold(&mut self, logs: usize, bytes: u64) -> impl Future<Output = bool> + Send;
+}
+
+/// Memory that nothing counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Uncounted;
+
+impl AnswerMemory for Uncounted {
+    fn hold(&mut self, _logs: usize, _bytes: u64) -> impl Future<Output = bool> + Send {
+        std::future::ready(true)
+    }
+}
+
 /// A piece with what is known about it: perhaps its first candidates and the logs among them.
 struct Planned {
     segment: Arc<OpenSegment>,
@@ -58,9 +77,10 @@ struct Planned {
 }
 
 /// A query on its way.
-struct Run<'a> {
+struct Run<'a, M> {
     objects: &'a Objects,
     limits: &'a QueryLimits,
+    memory: &'a mut M,
     matcher: Arc<Matcher>,
     order: Order,
     range: BlockRange,
@@ -75,11 +95,12 @@ struct Run<'a> {
 }
 
 /// Answers a filter from a snapshot.
-pub(crate) async fn query(
+pub(crate) async fn query<M: AnswerMemory>(
     objects: &Objects,
     snapshot: &Snapshot,
     filter: &LogFilter,
     limits: &QueryLimits,
+    memory: &mut M,
 ) -> Result<LogPage> {
     let range = resolve(objects, snapshot, filter).await?;
     let matcher = Matcher::new(filter, limits)?;
@@ -117,6 +138,7 @@ pub(crate) async fn query(
     let mut run = Run {
         objects,
         limits,
+        memory,
         order: filter.order,
         matcher: Arc::new(matcher),
         range,
@@ -189,7 +211,7 @@ pub fn after_cursor(range: &BlockRange, cursor: &Cursor, order: Order) -> BlockR
     }
 }
 
-impl Run<'_> {
+impl<M: AnswerMemory> Run<'_, M> {
     /// Goes through the pieces until the deadline, whatever it is that takes the time.
     async fn within_deadline(&mut self, pieces: Vec<Piece>) -> Result<bool> {
         let deadline = self.deadline;
@@ -300,7 +322,7 @@ impl Run<'_> {
             } else {
                 budget
             };
-            let size = wanted.min(budget).clamp(1, ROWS_PER_STEP);
+            let size = wanted.min(budget).clamp(1, self.rows_per_step());
             let (step, behind) = rest.split_at(size.min(rest.len()));
             rest = behind;
             self.cost.candidates += step.len() as u64;
@@ -310,7 +332,9 @@ impl Run<'_> {
             objects
                 .records(segment, (step, hashes), keep, &mut self.logs)
                 .await?;
-            if self.count_from(taken)? {
+            let is_full = self.count_from(taken)?;
+            self.hold().await?;
+            if is_full {
                 return Ok(true);
             }
             let at = step.last().and_then(|&id| segment.tables.blocks.of_row(id));
@@ -348,7 +372,27 @@ impl Run<'_> {
         self.let_others_in(ids.len()).await;
         let taken = self.logs.len();
         self.logs.append(&mut logs);
-        self.count_from(taken)
+        let is_full = self.count_from(taken)?;
+        self.hold().await?;
+        Ok(is_full)
+    }
+
+    /// How many rows are unpacked together: fewer where logs are large.
+    fn rows_per_step(&self) -> usize {
+        let logs = self.logs.len() as u64;
+        if logs == 0 {
+            return FIRST_ROWS;
+        }
+        let mean = (self.cost.bytes / logs).max(1);
+        ((BYTES_PER_STEP / mean) as usize).clamp(1, ROWS_PER_STEP)
+    }
+
+    /// Counts the memory of the logs so far.
+    async fn hold(&mut self) -> Result<()> {
+        match self.memory.hold(self.logs.len(), self.cost.bytes).await {
+            true => Ok(()),
+            false => Err(Error::NoMemory),
+        }
     }
 
     /// Counts the logs from this place on; cuts them off and returns true where the answer is full.

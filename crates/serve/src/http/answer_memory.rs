@@ -50,7 +50,7 @@ impl AnswerMemory {
         reservation: &mut MemoryReservation,
         bytes: usize,
     ) -> Result<(), Fault> {
-        let units = (bytes / UNIT).min(self.large_units);
+        let units = bytes.div_ceil(UNIT).min(self.large_units);
         let Some((memory, more)) = self.needed(reservation, units) else {
             return Ok(());
         };
@@ -64,7 +64,7 @@ impl AnswerMemory {
 
     /// Grows a reservation to this many bytes in total where that much is free right now.
     pub(crate) fn try_grow(&self, reservation: &mut MemoryReservation, bytes: usize) -> bool {
-        let units = bytes / UNIT;
+        let units = bytes.div_ceil(UNIT);
         let Some((memory, more)) = self.needed(reservation, units) else {
             return true;
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use chronolith_archive::{Error as ArchiveError, LogRecord};
+use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockRange, LogFilter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -15,7 +15,7 @@ use super::request_body::{BodyMemory, ReadBody};
 use crate::chain::ServedChains;
 use crate::error::ApiError;
 use crate::fault::Fault;
-use crate::logs::Page;
+use crate::logs::{Page, PageMemory};
 use crate::metrics::{Meters, RequestMeters};
 use crate::rest::projections::ProjectionsCache;
 use crate::view::View;
@@ -44,14 +44,12 @@ pub(crate) struct Context {
 /// The permit to use memory and threads for an answer; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct QuerySlot {
+    heavy: HeavyWork,
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
 /// How long a query may wait for others.
 pub(super) const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What a log takes in memory beside its bytes: the record, and the head of the allocation.
-const RECORD_BYTES: usize = size_of::<LogRecord>() + 32;
 
 impl Context {
     pub(crate) fn new(
@@ -95,18 +93,12 @@ impl Context {
         let (memory, answers) = (self.unread.clone(), self.limits.answers);
         let work = async move {
             let view = View { chain: &chain, at };
-            let page = view.logs(range, &filter, answers).await?;
-            let bytes = page
-                .logs
-                .iter()
-                .map(|one| one.log.byte_len())
-                .sum::<usize>();
-            let mut held = MemoryReservation::default();
+            let mut memory = PageMemory::new(memory);
+            let page = view.logs(range, &filter, answers, &mut memory).await?;
             // Within the slot: finished pages that wait for memory take it already.
-            let bytes = bytes + page.logs.len() * RECORD_BYTES;
-            memory.grow(&mut held, bytes).await?;
+            memory.hold_page(&page).await?;
             drop(slot);
-            Ok((page, held))
+            Ok((page, memory.held))
         };
         let ended = || ArchiveError::Internal("a query ended without an answer".to_owned());
         self.heavy.run(work).await.ok_or_else(ended)?
@@ -117,6 +109,7 @@ impl Context {
         let permit = self.queries.clone().acquire_owned();
         match tokio::time::timeout(QUEUE_TIMEOUT, permit).await {
             Ok(Ok(permit)) => Ok(QuerySlot {
+                heavy: self.heavy.clone(),
                 _permit: Arc::new(permit),
             }),
             _ => Err(Fault::Busy),
@@ -140,20 +133,20 @@ impl Context {
 }
 
 impl QuerySlot {
-    /// Runs what keeps a thread busy on a thread for blocking work. The slot is held until it ends, also
+    /// Runs what keeps a thread busy, on the threads of queries. The slot is held until it ends, also
     /// where the client is gone by then: so there are never more of them than slots.
     pub(crate) async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Fault> {
         let slot = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
+        let done = self.heavy.compute(move || {
             let done = work();
             drop(slot);
             done
         });
-        let failed = |error: tokio::task::JoinError| ArchiveError::Internal(error.to_string());
-        Ok(done.await.map_err(failed)?)
+        let failed = || ArchiveError::Internal("a query ended without an answer".to_owned());
+        Ok(done.await.ok_or_else(failed)?)
     }
 }
 
