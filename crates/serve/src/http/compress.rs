@@ -22,7 +22,7 @@ const BYTES_MIN: u64 = 1_024;
 /// Up to this it takes less time than a change of threads is worth.
 const HERE_BYTES_MAX: usize = 16 << 10;
 /// Answers that are compressed at the same time: an encoder takes up to 2 MiB. Others are sent as they are.
-pub(super) const STREAMS_MAX: usize = 32;
+pub(super) const STREAMS_MAX: usize = 16;
 const ZSTD_LEVEL: i32 = 1;
 
 /// Compresses answers.

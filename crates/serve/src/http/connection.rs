@@ -35,8 +35,8 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a slow client must at least read in that time.
 pub(super) const BYTES_MIN: usize = 1 << 20;
-/// Bytes that a connection keeps of what was read and is not parsed, and of what is to be written.
-const BUFFER_BYTES: usize = 64 << 10;
+/// Bytes that a connection keeps of what was read and is not parsed, and of what is to be written: the longest head.
+pub(super) const BUFFER_BYTES: usize = 16 << 10;
 /// While a listener ends, a connection without a request stays for this long: a proxy may just be sending one.
 /// Its answer tells the proxy not to send another.
 const LAST_REQUEST: Duration = Duration::from_secs(1);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::answer_memory::{HOLD_TIMEOUT, SMALL_BYTES_MAX};
 use super::compress::STREAMS_MAX;
-use super::connection::{BYTES_MIN, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT};
+use super::connection::{BUFFER_BYTES, BYTES_MIN, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT};
 use super::context::QUEUE_TIMEOUT;
 use super::finish::TIMEOUT;
-use super::request_body::{LARGE_BYTES, TINY_BYTES};
+use super::request_body::{LARGE_BYTES, MEDIUM_BYTES_A_SECOND, TINY_BYTES};
 
 /// Limits of one answer.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub struct Limits {
     pub queries_at_once: usize,
     /// Bytes of answers that clients have not read yet; above it, queries wait.
     pub unread_bytes: usize,
-    /// Bytes of requests that are being received, and of large ones until they are answered.
+    /// Bytes of requests until they are answered, tiny ones excepted.
     pub bodies_bytes: usize,
     /// Open connections.
     pub connections: usize,
@@ -67,8 +67,8 @@ impl Default for Limits {
             alternatives: Some(1_000),
             timeout: Duration::from_secs(10),
             queries_at_once: 16,
-            unread_bytes: 192 << 20,
-            bodies_bytes: 64 << 20,
+            unread_bytes: 160 << 20,
+            bodies_bytes: 48 << 20,
             connections: 4_096,
             // Through a proxy, all clients have one address.
             connections_per_peer: Some(1_024),
@@ -97,6 +97,10 @@ pub(crate) struct FixedLimits {
     /// The largest body that is not counted, and the largest that is not large.
     pub(crate) tiny_bytes: usize,
     pub(crate) large_bytes: usize,
+    /// The rate at which a body between them must come.
+    pub(crate) medium_bytes_a_second: usize,
+    /// The longest head of a request.
+    pub(crate) head_bytes: usize,
     /// Answers that are compressed at the same time.
     pub(crate) compressed: usize,
 }
@@ -113,6 +117,8 @@ impl FixedLimits {
         small_bytes: SMALL_BYTES_MAX,
         tiny_bytes: TINY_BYTES,
         large_bytes: LARGE_BYTES,
+        medium_bytes_a_second: MEDIUM_BYTES_A_SECOND,
+        head_bytes: BUFFER_BYTES,
         compressed: STREAMS_MAX,
     };
 }

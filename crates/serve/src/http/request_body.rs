@@ -1,8 +1,8 @@
 //! Bodies of requests. What counts are bytes that came, not bytes that were announced: announcing costs a
 //! client nothing.
 //!
-//! Tiny bodies are never counted, so no client can keep others from a call. A large one reserves memory for
-//! all of it as soon as it is known to be large, and must come fast enough to be complete in time.
+//! Tiny bodies are never counted, so no client can keep others from a call. All others count from the bytes that come
+//! until they are answered, and must come fast enough: one that stalls gives its memory back soon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub(super) const TINY_BYTES: usize = 4 << 10;
 pub(super) const LARGE_BYTES: usize = 64 << 10;
 /// A client may begin a body slowly.
 const SLOW_START: Duration = Duration::from_secs(1);
+/// The rate at which a body that is neither tiny nor large must come.
+pub(super) const MEDIUM_BYTES_A_SECOND: usize = 32 << 10;
 /// Up to this many times the limit is read and discarded.
 const DISCARDED_TIMES: usize = 8;
 /// Memory is counted in these.
@@ -29,18 +31,31 @@ const UNIT: usize = 1 << 10;
 /// The memory for bodies.
 #[derive(Clone)]
 pub(crate) struct BodyMemory {
-    /// For bodies that are neither tiny nor large, while they are received.
-    medium: Arc<Semaphore>,
-    /// For large ones, until they are answered: parsed calls borrow from them.
-    large: Arc<Semaphore>,
+    /// For bodies that are neither tiny nor large.
+    medium: Pool,
+    large: Pool,
     bytes_max: usize,
     timeout: Duration,
 }
 
-/// The body of a request. A large one counts until it is dropped.
+/// Memory that bodies share while they grow. One at a time may grow beyond it, so that no two wait for each other.
+#[derive(Clone)]
+struct Pool {
+    shared: Arc<Semaphore>,
+    alone: Arc<Semaphore>,
+}
+
+/// The memory of one body.
+#[derive(Default)]
+struct HeldBody {
+    shared: Option<OwnedSemaphorePermit>,
+    alone: Option<OwnedSemaphorePermit>,
+}
+
+/// The body of a request. It counts until it is dropped: parsed calls borrow from it.
 pub(crate) struct ReadBody {
     pub(crate) bytes: Bytes,
-    _large: Option<OwnedSemaphorePermit>,
+    _held: HeldBody,
 }
 
 /// Why there is no body.
@@ -57,19 +72,49 @@ struct Receiving {
     bytes: Vec<u8>,
     /// Bytes that came, also those that were discarded.
     seen: usize,
-    announced: usize,
-    medium: Option<OwnedSemaphorePermit>,
-    large: Option<OwnedSemaphorePermit>,
+    held: HeldBody,
+    is_large: bool,
     begin: Instant,
+    /// For how long it waited for memory.
+    waited: Duration,
+}
+
+impl Pool {
+    fn of_bytes(bytes: usize) -> Self {
+        Self {
+            shared: Arc::new(Semaphore::new((bytes / UNIT).max(1))),
+            alone: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// Holds memory for this many bytes in total; waits until there is some.
+    async fn grow(&self, held: &mut HeldBody, bytes: usize) {
+        if held.alone.is_some() {
+            return;
+        }
+        let units = held.shared.as_ref();
+        let units = units.map_or(0, OwnedSemaphorePermit::num_permits);
+        let missing = bytes.div_ceil(UNIT).saturating_sub(units);
+        let Ok(missing @ 1..) = u32::try_from(missing) else {
+            return;
+        };
+        tokio::select! {
+            biased;
+            more = self.shared.clone().acquire_many_owned(missing) => match (&mut held.shared, more.ok()) {
+                (Some(held), Some(more)) => held.merge(more),
+                (held, more) => *held = held.take().or(more),
+            },
+            alone = self.alone.clone().acquire_owned() => held.alone = alone.ok(),
+        }
+    }
 }
 
 impl BodyMemory {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let part = |bytes: usize| Arc::new(Semaphore::new((bytes / UNIT).max(1)));
         let medium = limits.bodies_bytes / 4;
         Self {
-            medium: part(medium),
-            large: part(limits.bodies_bytes - medium),
+            medium: Pool::of_bytes(medium),
+            large: Pool::of_bytes(limits.bodies_bytes - medium),
             bytes_max: limits.body_bytes,
             timeout: limits.timeout,
         }
@@ -83,15 +128,15 @@ impl BodyMemory {
         let mut received = Receiving {
             bytes: Vec::with_capacity(announced.min(TINY_BYTES)),
             seen: 0,
-            announced,
-            medium: None,
-            large: None,
+            held: HeldBody::default(),
+            is_large: false,
             begin: Instant::now(),
+            waited: Duration::ZERO,
         };
         match self.all(body, &mut received).await {
             Ok(()) => Ok(ReadBody {
                 bytes: received.bytes.into(),
-                _large: received.large,
+                _held: received.held,
             }),
             Err(Failure::Large) => Err(ApiError::new(
                 ErrorCode::TooLarge,
@@ -107,7 +152,7 @@ impl BodyMemory {
             Err(Failure::Slow) => Err(ApiError::new(
                 ErrorCode::BodyTimeout,
                 format!(
-                    "the body came too slowly: send more than {LARGE_BYTES} bytes at a rate of at least {} bytes a second",
+                    "the body came too slowly: send more than {TINY_BYTES} bytes at a rate of at least {MEDIUM_BYTES_A_SECOND} bytes a second, more than {LARGE_BYTES} at {}",
                     self.bytes_max as u64 / self.timeout.as_secs().max(1)
                 ),
             )),
@@ -137,11 +182,13 @@ impl BodyMemory {
                 return Err(Failure::Large);
             }
             if received.seen > max {
-                (received.bytes, received.large) = (Vec::new(), None);
+                (received.bytes, received.held) = (Vec::new(), HeldBody::default());
                 continue;
             }
+            let waits = Instant::now();
             let counted = timeout_at(received.begin + self.timeout, self.count(received));
             counted.await.map_err(|_| Failure::Late)?;
+            received.waited += waits.elapsed();
             received.bytes.extend_from_slice(&chunk);
         }
         if received.seen > max {
@@ -153,43 +200,37 @@ impl BodyMemory {
     /// When the next bytes must have come.
     fn deadline(&self, received: &Receiving) -> Instant {
         let whole = received.begin + self.timeout;
-        if received.seen <= LARGE_BYTES {
-            return whole;
-        }
-        let part = received.seen as f64 / self.bytes_max.max(1) as f64;
-        let paced = received.begin + SLOW_START + self.timeout.mul_f64(part);
-        // The rest of a body that is too large is only read so that the client sees why.
-        if received.seen > self.bytes_max {
-            whole
-        } else {
-            paced.min(whole)
-        }
+        let takes = match received.seen {
+            // The rest of a body that is too large is only read so that the client sees why.
+            seen if seen <= TINY_BYTES || seen > self.bytes_max => return whole,
+            seen if seen <= LARGE_BYTES => {
+                Duration::from_secs_f64(seen as f64 / MEDIUM_BYTES_A_SECOND as f64)
+            }
+            seen => self
+                .timeout
+                .mul_f64(seen as f64 / self.bytes_max.max(1) as f64),
+        };
+        // The client is not slow while its body waits for memory.
+        (received.begin + received.waited + SLOW_START + takes).min(whole)
     }
 
     /// Counts what came; waits until there is memory for it.
     async fn count(&self, received: &mut Receiving) {
-        if received.seen <= TINY_BYTES || received.large.is_some() {
+        if received.seen <= TINY_BYTES {
             return;
         }
-        if received.seen > LARGE_BYTES {
-            let units = (received.announced.max(received.seen) / UNIT).max(1);
-            received.large = acquire(&self.large, units).await;
-            received.medium = None;
+        if received.seen <= LARGE_BYTES {
+            return self.medium.grow(&mut received.held, received.seen).await;
+        }
+        if !received.is_large {
+            // It moves: a body that became large holds no memory of others.
+            let mut held = HeldBody::default();
+            self.large.grow(&mut held, received.seen).await;
+            (received.held, received.is_large) = (held, true);
             return;
         }
-        let held = received.medium.as_ref();
-        let held = held.map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = acquire(&self.medium, (received.seen / UNIT).saturating_sub(held)).await;
-        match (&mut received.medium, more) {
-            (Some(held), Some(more)) => held.merge(more),
-            (held, more) => *held = held.take().or(more),
-        }
+        self.large.grow(&mut received.held, received.seen).await;
     }
-}
-
-async fn acquire(memory: &Arc<Semaphore>, units: usize) -> Option<OwnedSemaphorePermit> {
-    let units = u32::try_from(units).unwrap_or(u32::MAX);
-    memory.clone().acquire_many_owned(units).await.ok()
 }
 
 #[cfg(test)]
@@ -224,18 +265,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn large_bodies_count_until_they_are_answered_and_small_ones_pass_them() {
+    async fn bodies_count_until_they_are_answered_and_smaller_ones_pass_larger_ones() {
         let memory = memory();
-        let answered = memory.receive(body(100)).await.ok().unwrap();
-        let refused = memory.receive(body(100)).await;
-        assert_eq!(status(refused), StatusCode::REQUEST_TIMEOUT);
-        let mut small = Vec::new();
-        for _ in 0..10 {
-            small.push(memory.receive(body(50)).await.ok().unwrap());
+        let mut held = Vec::new();
+        for kib in [100, 50] {
+            let first = memory.receive(body(kib)).await.ok().unwrap();
+            let beyond = memory.receive(body(kib)).await.ok().unwrap();
+            let refused = memory.receive(body(kib)).await;
+            assert_eq!(status(refused), StatusCode::REQUEST_TIMEOUT, "{kib}");
+            assert_eq!(first.bytes.len(), kib << 10);
+            drop(beyond);
+            let again = memory.receive(body(kib)).now_or_never();
+            assert!(again.is_some_and(|read| read.is_ok()), "{kib}");
+            held.push(first);
         }
-        assert_eq!(answered.bytes.len(), 100 << 10);
-        drop(answered);
-        assert!(memory.receive(body(100)).await.is_ok());
+        assert!(memory.receive(body(4)).now_or_never().is_some());
         assert!(memory.receive(body(101)).await.is_err(), "above the limit");
     }
 
@@ -258,6 +302,46 @@ mod tests {
             assert_eq!(status(receiving.await), StatusCode::REQUEST_TIMEOUT);
         }
         assert!(memory.receive(body(100)).await.is_ok());
+    }
+
+    /// Bodies of a middle size that stalled used to hold their memory until the timeout: a batch of calls waited for ten
+    /// seconds.
+    #[tokio::test(start_paused = true)]
+    async fn bodies_that_stall_hold_up_a_batch_of_calls_for_three_seconds() {
+        let memory = memory();
+        let stalling: Vec<_> = (0..20).map(|_| memory.receive(stalled(48))).collect();
+        let stalling = futures::future::join_all(stalling);
+        let began = Instant::now();
+        let honest = async {
+            tokio::task::yield_now().await;
+            let read = memory.receive(body(20)).await;
+            (read.is_ok(), began.elapsed())
+        };
+        let (stalled, (received, waited)) = tokio::join!(stalling, honest);
+        assert!(received && waited <= Duration::from_secs(3), "{waited:?}");
+        assert!(stalled.into_iter().all(|read| read.is_err()));
+    }
+
+    /// A client whose body waited for memory used to be called slow.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_waits_for_memory_is_not_slow() {
+        let memory = memory();
+        let held = [
+            memory.receive(body(100)).await.ok().unwrap(),
+            memory.receive(body(100)).await.ok().unwrap(),
+        ];
+        let parts = [
+            Bytes::from(vec![b' '; 70 << 10]),
+            Bytes::from(vec![b' '; 10 << 10]),
+        ];
+        let parts = stream::iter(parts.map(Ok::<_, std::io::Error>));
+        let waits = memory.receive(Body::from_stream(parts));
+        let freed = async {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            drop(held);
+        };
+        let (read, ()) = tokio::join!(waits, freed);
+        assert_eq!(read.ok().unwrap().bytes.len(), 80 << 10);
     }
 
     /// A large body must come at a rate at which it can be complete in time.

@@ -102,6 +102,8 @@ fn values(limits: &Limits) -> Vec<Value> {
         ("smallKib", kib(fixed.small_bytes)),
         ("tinyKib", kib(fixed.tiny_bytes)),
         ("largeKib", kib(fixed.large_bytes)),
+        ("paceKib", kib(fixed.medium_bytes_a_second)),
+        ("headKib", kib(fixed.head_bytes)),
         ("bodiesMib", mib(limits.bodies_bytes)),
         ("compressed", count(fixed.compressed)),
     ]
