@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+const README: &str = include_str!("../../../README.md");
 const DEPLOYMENT: &str = include_str!("../../../docs/deployment.md");
 const SCHEMA: &str = include_str!("../../../docs/schema.md");
 const DOCKERFILE: &str = include_str!("../../../Dockerfile");
@@ -16,6 +17,9 @@ const RUNBOOKS: &str = include_str!("../../../docs/runbooks.md");
 const CREDENTIALS: &str = include_str!("../../../docs/credentials.md");
 const METRICS: &str = include_str!("../../../docs/metrics.md");
 const OPERATIONS: &str = include_str!("../../../ops/README.md");
+
+/// Lines of the README.
+const README_LINES_MAX: usize = 150;
 
 /// Every command of a page: lines in fences, and words in backticks.
 fn commands(page: &str) -> Vec<String> {
@@ -77,6 +81,16 @@ fn wrong(command: &str) -> Option<String> {
     let flags = words.iter().filter(|word| word.starts_with("--"));
     let mut unknown = flags.filter(|flag| !help.contains(**flag));
     unknown.next().map(|flag| format!("there is no {flag}"))
+}
+
+/// The image is on the first screen of who opens the repository: below the heading and one paragraph.
+#[test]
+fn the_readme_is_short_and_shows_the_console_first() {
+    let third = README.split("\n\n").nth(2).unwrap();
+    assert!(third.starts_with("[![The console"), "{third}");
+    assert!(third.contains("(docs/images/console.png)"), "{third}");
+    let lines = README.lines().count();
+    assert!(lines <= README_LINES_MAX, "{lines} lines");
 }
 
 #[test]
