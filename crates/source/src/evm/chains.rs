@@ -164,6 +164,50 @@ pub fn known_chain(name: &str) -> Option<&'static KnownChain> {
 mod tests {
     use super::*;
 
+    /// Id, display name and genesis time of the thirty chains of the requirement of block times, as the service
+    /// that it describes lists them.
+    const REQUIRED: [(u64, &str, u64); 30] = [
+        (1, "Ethereum", 1_438_269_988),
+        (10, "Optimism", 1_636_665_399),
+        (14, "Flare", 1_657_740_761),
+        (56, "BNB Smart Chain", 1_587_390_414),
+        (100, "Gnosis", 1_539_024_185),
+        (130, "Unichain", 1_730_748_359),
+        (137, "Polygon", 1_590_824_836),
+        (143, "Monad", 1_747_232_689),
+        (146, "Sonic", 1_733_011_200),
+        (169, "Manta Pacific", 1_694_223_959),
+        (204, "opBNB", 1_691_753_723),
+        (324, "zkSync Era", 1_676_384_542),
+        (1_088, "Metis", 1_637_270_379),
+        (1_116, "Core", 1_637_052_000),
+        (4_200, "Merlin", 1_706_877_604),
+        (5_000, "Mantle", 1_688_314_886),
+        (8_453, "Base", 1_686_789_347),
+        (42_161, "Arbitrum One", 1_622_243_344),
+        (42_220, "Celo", 1_587_571_200),
+        (42_793, "Etherlink", 1_714_656_294),
+        (43_114, "Avalanche", 1_600_858_926),
+        (57_073, "Ink", 1_733_498_411),
+        (59_144, "Linea", 1_670_496_243),
+        (60_808, "BOB", 1_712_861_987),
+        (80_094, "Berachain", 1_737_381_600),
+        (81_457, "Blast", 1_708_809_815),
+        (98_866, "Plume", 1_740_047_951),
+        (167_000, "Taiko", 1_716_620_627),
+        (534_352, "Scroll", 1_696_917_600),
+        (7_777_777, "Zora", 1_686_693_839),
+    ];
+
+    /// Clients show these names, and begin at these times.
+    #[test]
+    fn the_chains_are_those_of_the_requirement() {
+        let known = CHAINS
+            .iter()
+            .map(|chain| (chain.chain_id, chain.title, chain.genesis_timestamp));
+        assert_eq!(known.collect::<Vec<_>>(), REQUIRED);
+    }
+
     #[test]
     fn thirty_chains_each_once() {
         assert_eq!(CHAINS.len(), 30);
