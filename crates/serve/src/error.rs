@@ -19,6 +19,9 @@ use crate::fault::{Fault, Retry};
 const MESSAGE_MAX: usize = 400;
 /// Characters of a request that a message quotes.
 const EXCERPT_MAX: usize = 40;
+/// What nodes say where history is missing, pruned or not. Clients of JSON-RPC match it; nobody else gets it, because
+/// it is seldom true.
+const MISSING_HISTORY: &str = "pruned history unavailable";
 
 /// The kind of failure that a client sees. JSON-RPC has a number for each, REST a status and a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -317,7 +320,11 @@ impl ApiError {
 
     /// The error object of JSON-RPC.
     pub(crate) fn rpc_json(&self) -> Value {
-        let mut error = json!({ "code": self.code.rpc(), "message": self.message });
+        let message = match self.code {
+            ErrorCode::NotCovered => format!("{MISSING_HISTORY}: {}", self.message),
+            _ => self.message.clone(),
+        };
+        let mut error = json!({ "code": self.code.rpc(), "message": message });
         if let (Some(details), Some(fields)) = (&self.details, error.as_object_mut()) {
             fields.insert("data".to_owned(), details.clone());
         }
@@ -367,7 +374,6 @@ impl From<Fault> for ApiError {
         let error = match fault {
             Fault::Archive(error) => error.into(),
             Fault::NotKept(dataset) => {
-                let message = format!("pruned history unavailable: {message}");
                 Self::new(ErrorCode::NotCovered, message).with(json!({ "dataset": dataset.name() }))
             }
             Fault::Unsettled | Fault::Empty => Self::new(ErrorCode::NotReady, message),
@@ -387,7 +393,7 @@ impl From<ArchiveError> for ApiError {
         let message = error.to_string();
         match error {
             ArchiveError::NotCovered { missing, covered } => {
-                let message = format!("pruned history unavailable: {message}");
+                let message = not_archived(missing, covered);
                 Self::new(ErrorCode::NotCovered, message).with(json!({
                     "missing": inclusive(missing),
                     "covered": (!covered.is_empty()).then(|| inclusive(covered)),
@@ -429,6 +435,22 @@ impl From<ArchiveError> for ApiError {
     }
 }
 
+/// What is missing, and what is there beside it. Missing blocks may be archived without what a request needs, such as
+/// logs of all addresses.
+pub(crate) fn not_archived(missing: BlockRange, covered: BlockRange) -> String {
+    let blocks = |range: BlockRange| match inclusive(range) {
+        [first, last] if first == last => format!("block {first} is"),
+        [first, last] => format!("blocks {first} to {last} are"),
+    };
+    let missing = blocks(missing);
+    let there = if covered.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", blocks(covered))
+    };
+    format!("{missing} not archived here with all that this request needs{there}")
+}
+
 /// First and last block.
 fn inclusive(range: BlockRange) -> [u64; 2] {
     [range.start, range.end.saturating_sub(1)]
@@ -436,7 +458,39 @@ fn inclusive(range: BlockRange) -> [u64; 2] {
 
 #[cfg(test)]
 mod tests {
+    use chronolith_model::Dataset;
+
     use super::*;
+
+    /// People used to read over REST and in the console that history was pruned where it was never archived.
+    #[test]
+    fn only_calls_say_what_nodes_say_of_missing_history() {
+        let missing = |missing, covered| ArchiveError::NotCovered { missing, covered }.into();
+        let range = BlockRange::new;
+        let cases: [(ApiError, &str); 3] = [
+            (
+                missing(range(5, 10), range(10, 21)),
+                "blocks 5 to 9 are not archived here with all that this request needs; blocks 10 to 20 are",
+            ),
+            (
+                missing(range(5, 6), range(5, 5)),
+                "block 5 is not archived here with all that this request needs",
+            ),
+            (
+                Fault::NotKept(Dataset::Transactions).into(),
+                "whole transactions are not kept for this chain: add `transactions` to its datasets",
+            ),
+        ];
+        for (error, words) in cases {
+            assert_eq!(error.failure().0["message"], words);
+            let call = error.rpc_json();
+            let expected = format!("pruned history unavailable: {words}");
+            assert_eq!(call["message"], expected);
+            assert_eq!(call["code"], 4_444);
+        }
+        let other = ApiError::params("limit: 0").rpc_json();
+        assert_eq!(other["message"], "limit: 0");
+    }
 
     #[test]
     fn a_busy_server_is_not_reported_as_a_too_large_query() {

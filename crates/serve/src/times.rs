@@ -7,6 +7,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat};
 use chronolith_archive::{Error as ArchiveError, Pinned, TimeSide};
 use chronolith_model::BlockMeta;
 
+use crate::error::not_archived;
 use crate::fault::Fault;
 use crate::view::View;
 
@@ -124,8 +125,8 @@ pub(crate) enum TimeLookupError {
 impl From<Fault> for TimeLookupError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Archive(error @ ArchiveError::NotCovered { .. }) => {
-                Self::NotCovered(error.to_string())
+            Fault::Archive(ArchiveError::NotCovered { missing, covered }) => {
+                Self::NotCovered(not_archived(missing, covered))
             }
             other => Self::Fault(other),
         }

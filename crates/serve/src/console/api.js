@@ -12,7 +12,7 @@ const ADVICE = {
   TRANSACTION_NOT_FOUND: "Check the hash and the chain.",
   NOT_INDEXED_YET: "Newer blocks may have it. Try again when the chain has come that far.",
   INVALID_FILTER: "Correct the field that the message names, and search again.",
-  NOT_COVERED: "Part of this history is not archived here. Search inside of what is.",
+  NOT_COVERED: "The page of the chain shows what is archived.",
   TOO_LARGE: "Search fewer blocks, or name an address or a topic.",
   CURSOR_CONFLICT: "The chain has changed under this page of the search. Search again from the first page.",
   DATABASE_UNAVAILABLE: "See that PostgreSQL runs and can be reached. This page tries again by itself.",

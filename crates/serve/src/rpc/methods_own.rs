@@ -141,8 +141,7 @@ pub(super) async fn block_by_time(
             Err(ApiError::new(ErrorCode::NotIndexedYet, message).with(indexed(view)))
         }
         Err(TimeLookupError::NotCovered(reason)) => {
-            let message = format!("pruned history unavailable: {reason}");
-            Err(ApiError::new(ErrorCode::NotCovered, message).with(indexed(view)))
+            Err(ApiError::new(ErrorCode::NotCovered, reason).with(indexed(view)))
         }
         Err(TimeLookupError::Fault(fault)) => Err(fault.into()),
     }
