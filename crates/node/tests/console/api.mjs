@@ -3,6 +3,7 @@
 import { DEADLINE_MS, fail } from "./browser.mjs";
 
 const PROBE_MS = 1_000;
+const OVERVIEW = "/v1/overview";
 
 export class Api {
   constructor(base, chainId) {
@@ -41,14 +42,14 @@ export class Api {
   }
 
   /**
-   * Waits until the page shows what its own poll brought. `expect(overview)` says what that is, or null while the API
-   * is not there yet; `probe` looks for it on the page.
+   * Waits until the page shows what its own poll of `path` brought. `expect(answer)` says what that is, or null while
+   * the API is not there yet; `probe` looks for it on the page.
    */
-  async untilShown(page, what, expect, probe) {
+  async untilShown(page, what, expect, probe, path = OVERVIEW) {
     const ends = Date.now() + DEADLINE_MS;
     let expected = null;
     while (Date.now() < ends) {
-      const response = await this.nextPoll(page, what);
+      const response = await this.nextPoll(page, what, path);
       expected = expect(await response.json());
       if (expected === null) continue;
       // The next poll may bring a newer head: then that one is looked for.
@@ -65,13 +66,11 @@ export class Api {
   }
 
   /** The answer to the page's next poll. */
-  async nextPoll(page, what) {
-    const answered = page.waitForResponse((response) => response.url().endsWith("/v1/overview"), {
+  async nextPoll(page, what, path = OVERVIEW) {
+    const answered = page.waitForResponse((response) => response.url().endsWith(path), {
       timeout: DEADLINE_MS,
     });
-    return answered.catch(() =>
-      fail(`${what}: the page has not asked for the overview for ${DEADLINE_MS / 1000} s`),
-    );
+    return answered.catch(() => fail(`${what}: the page has not asked for ${path} for ${DEADLINE_MS / 1000} s`));
   }
 }
 

@@ -7,13 +7,39 @@
 import { mkdirSync } from "node:fs";
 import path from "node:path";
 
-import { DESK, PHONE, fail, fits, open, until } from "./browser.mjs";
+import { Api } from "./api.mjs";
+import { DESK, PHONE, fail, fits, open, same, until } from "./browser.mjs";
 import { isAccessible } from "./quality.mjs";
 
 const [base, control, artifacts, chainId] = process.argv.slice(2);
 if (!chainId) fail("usage: node projections.mjs BASE_URL CONTROL_URL ARTIFACT_DIR CHAIN_ID");
-const origin = new URL(base).origin;
+const api = new Api(base, chainId);
+const { origin } = api;
 const TABS_MAX = 200;
+const ROUTE = "**/v1/projections";
+
+/** The numbers of a card in their order, what needs a look first, and what they are called among those that are 0. */
+const NUMBERS = [
+  ["deadJobs", "jobs given up"],
+  ["quarantined", "logs set aside"],
+  ["failedJobs", "jobs tried again"],
+  ["lagBlocks", "blocks to come"],
+  ["eventsAbout", "events"],
+  ["pendingRows", "pending events"],
+  ["runningJobs", "jobs running"],
+  ["waitingJobs", "jobs waiting"],
+];
+
+const NATIVE = `0x${"0".repeat(40)}`;
+const TOKEN = `0x${"5".repeat(40)}`;
+/** A token, an amount of it, and how the page shows it. */
+const AMOUNTS = [
+  [NATIVE, "1500000000000000000", "1.5"],
+  [NATIVE, "1234567890123456789012", "≈ 1,234.567890"],
+  [TOKEN, "1000000", "1,000,000 raw units"],
+  [TOKEN, "123456789012345678901234567890", "≈ 1.234 × 10²⁹ raw units"],
+  [TOKEN, null, "–"],
+];
 
 async function change(what) {
   const answer = await fetch(`${control}/${what}`, { method: "POST" });
@@ -25,10 +51,30 @@ async function told() {
   return { status: response.status, text: await response.text() };
 }
 
+const chainOf = ({ chains }) => chains.find((chain) => String(chain.chainId) === chainId);
+
 async function chainTold() {
   const { status, text } = await told();
   if (status !== 200) fail(`/v1/projections answers ${status}: ${text}`);
-  return JSON.parse(text).chains.find((chain) => String(chain.chainId) === chainId);
+  return chainOf(JSON.parse(text));
+}
+
+/** Waits until the page shows what its own poll brought: `expect(chain)` says what that is, `probe` looks for it. */
+function untilShown(page, what, expect, probe) {
+  return api.untilShown(page, what, (answer) => expect(chainOf(answer)), probe, "/v1/projections");
+}
+
+/** Changes what the page is answered, as long as a check runs. */
+async function withAnswers(page, change, check) {
+  await page.route(ROUTE, async (route) => {
+    const response = await route.fetch();
+    const answer = await response.json();
+    change(answer);
+    await route.fulfill({ response, json: answer });
+  });
+  await check();
+  await page.unroute(ROUTE);
+  await until(page, "one chain again", () => document.querySelector("#boards").children.length === 1);
 }
 
 const card = (name) => `[data-chain="${chainId}"] [data-projection="${name}"]`;
@@ -60,10 +106,100 @@ async function showsWhatTheApiSays(page) {
   const writer = chain.locks.find((lock) => lock.type === "writer");
   const holder = await page.locator('[data-lock="writer"] td').nth(1).textContent();
   if (holder !== writer.holder) fail(`the writer's lock is shown as ${holder}'s, not ${writer.holder}'s`);
+  for (const { projection } of chain.projections) await showsNumbers(page, projection);
   // What went wrong with a job is for those who may read the database.
   const { text } = await told();
   if (text.includes("secret")) fail("the API tells everybody why a job failed");
   console.log("ok (a) what the API says");
+}
+
+/** Numbers of a card, those that need a look first; those that are 0 are folded into a line. */
+async function showsNumbers(page, name) {
+  const expect = ({ projections }) => {
+    const one = projections.find(({ projection }) => projection === name);
+    const known = NUMBERS.filter(([key]) => one[key] !== null);
+    const none = known.filter(([key]) => one[key] === 0).map(([, words]) => words);
+    return {
+      at: card(name),
+      numbers: known
+        .filter(([key]) => one[key] !== 0)
+        .map(([key]) => [key, one[key].toLocaleString("en-US")]),
+      zeros: none.length > 0 ? `None: ${none.join(", ")}.` : "",
+    };
+  };
+  const { numbers, zeros } = await untilShown(
+    page,
+    `the numbers of ${name}`,
+    expect,
+    ({ at, numbers: wanted, zeros: words }) => {
+      const node = document.querySelector(at);
+      const shown = [...node.querySelectorAll("[data-number]")].map((each) => [
+        each.dataset.number,
+        each.querySelector(".figure").textContent,
+      ]);
+      return (
+        JSON.stringify(shown) === JSON.stringify(wanted) &&
+        node.querySelector('[data-field="zeros"]').textContent === words
+      );
+    },
+  );
+  if (zeros === "") fail(`no number of ${name} is 0: how they are folded was not seen`);
+  if (name === "fees") same("what needs a look first", numbers[0], ["deadJobs", "1"]);
+}
+
+/** A chain that does well stands below one that does not, whatever the API's order. */
+async function showsTheWorstChainFirst(page) {
+  const change = (answer) => {
+    const well = structuredClone(chainOf(answer));
+    well.chainId = 5_000;
+    for (const one of well.projections) Object.assign(one, { pausedAt: null, deadJobs: 0, lagBlocks: 0 });
+    answer.chains.unshift(well);
+  };
+  await withAnswers(page, change, () =>
+    until(
+      page,
+      "the chain that needs attention, then the other",
+      (wanted) => {
+        const shown = [...document.querySelectorAll("#boards > li")].map((node) => node.dataset.chain);
+        return JSON.stringify(shown) === JSON.stringify(wanted);
+      },
+      [chainId, "5000"],
+    ),
+  );
+  console.log("ok (h) the chain that needs attention first");
+}
+
+/** Only the native token's decimals are known: amounts of others are not divided, and say so. */
+async function showsAmounts(page) {
+  const cells = '[aria-label="Newest fee events"] td.amount';
+  await untilShown(
+    page,
+    "the amounts of the API",
+    (chain) => ({ cells, amounts: chain.recentFees.map(({ amount }) => amount) }),
+    ({ cells: at, amounts }) => {
+      const shown = [...document.querySelectorAll(at)].map((cell) => cell.dataset.amount ?? null);
+      return JSON.stringify(shown) === JSON.stringify(amounts);
+    },
+  );
+  const change = (answer) => {
+    const chain = chainOf(answer);
+    const [model] = chain.recentFees;
+    // Not the place of a row that is shown already.
+    const made = AMOUNTS.map(([token, amount], at) => ({ ...model, token, amount, position: 1_000 + at }));
+    chain.recentFees = made;
+  };
+  await withAnswers(page, change, () =>
+    until(
+      page,
+      "amounts in units of their token where these are known",
+      ({ cells: at, expected }) => {
+        const shown = [...document.querySelectorAll(at)].map((cell) => cell.textContent);
+        return JSON.stringify(shown) === JSON.stringify(expected);
+      },
+      { cells, expected: AMOUNTS.map(([, , shown]) => shown) },
+    ),
+  );
+  console.log("ok (i) amounts");
 }
 
 async function saysWhatMends(page) {
@@ -146,17 +282,29 @@ async function tellsOfAnAbsence(page) {
   console.log("ok (f) an absence");
 }
 
+/** The cards of the chain from top to bottom. */
+function cards(page) {
+  return page
+    .locator(`[data-chain="${chainId}"] [data-projection]`)
+    .evaluateAll((nodes) => nodes.map((node) => node.dataset.projection));
+}
+
+/** One after the other, so that the one that still waits for an operator comes first. */
 async function goesOn(page) {
-  await change("retry");
+  const order = (await chainTold()).projections.map(({ projection }) => projection);
+  if (order[0] === "fees") fail("the API begins with fees: that they come first would show nothing");
   await change("name");
+  await untilPill(page, "adfs", "complete");
+  same("the projection with a failed job first", await cards(page), ["fees", "adfs"]);
+  await change("retry");
   await untilPill(page, "fees", "complete");
+  same("the API's order where all do well", await cards(page), order);
   await until(
     page,
     "the second version",
     (chainId) => document.querySelector(`[data-chain="${chainId}"] h2`).textContent.includes("version 2"),
     chainId,
   );
-  await untilPill(page, "adfs", "complete");
   await until(page, "nothing needs attention", () => document.querySelector("#attention").hidden);
   console.log("ok (g) it continues");
 }
@@ -167,6 +315,8 @@ await page.goto(`${origin}/projections`);
 await showsWhatTheApiSays(page);
 await worksByKeyboard(page);
 await saysWhatMends(page);
+await showsTheWorstChainFirst(page);
+await showsAmounts(page);
 await looks(page, "paused");
 await isToldInTheConsole(page);
 await tellsOfAnAbsence(page);

@@ -126,14 +126,24 @@ const NATIVE_DECIMALS = 18;
 /** Digits after the point that a table has room for. */
 const SHOWN_DECIMALS = 6;
 
-/** The native token has 18 decimals; those of others are not known, and their amounts are not divided. */
+const RAW_UNITS = "raw units";
+
+/**
+ * The native token has 18 decimals; those of others are not known, and their amounts are not divided: their `unit`
+ * says so.
+ */
 function feeAmount(fee) {
-  if (fee.amount === null) return { text: NONE, title: null };
-  const whole = `${amount(fee.amount).whole} units`;
-  if (!NATIVE.test(fee.token)) return { text: amount(fee.amount).short, title: whole };
+  if (fee.amount === null) return { text: NONE, title: null, unit: null };
+  const title = `${amount(fee.amount).whole} ${RAW_UNITS}`;
+  if (!NATIVE.test(fee.token))
+    return {
+      text: amount(fee.amount).short,
+      title: `${title}: the decimals of this token are not known`,
+      unit: RAW_UNITS,
+    };
   const [before, after = ""] = scaled(fee.amount, NATIVE_DECIMALS).split(".");
   const cut = after.slice(0, SHOWN_DECIMALS);
-  return { text: `${cut === after ? "" : "≈ "}${before}${cut ? `.${cut}` : ""}`, title: whole };
+  return { text: `${cut === after ? "" : "≈ "}${before}${cut ? `.${cut}` : ""}`, title, unit: null };
 }
 
 function feeRow(chainId, fee) {
@@ -141,7 +151,7 @@ function feeRow(chainId, fee) {
   const state = el("span", { class: "state" });
   const token = NATIVE.test(fee.token) ? el("span", { text: "native" }) : addressLink(chainId, fee.token);
   const party = fee.party === null ? NONE : addressLink(chainId, fee.party);
-  const { text, title } = feeAmount(fee);
+  const { text, title, unit } = feeAmount(fee);
   const block = el("a", {
     class: "hash",
     href: transactionPath(chainId, fee.txHash, fee.blockNumber),
@@ -157,7 +167,12 @@ function feeRow(chainId, fee) {
       el("td", { text: fee.event }),
       el("td", {}, token),
       el("td", {}, party),
-      el("td", { class: "amount", text, title, "data-amount": fee.amount }),
+      el(
+        "td",
+        { class: "amount", title, "data-amount": fee.amount },
+        text,
+        unit === null ? null : el("span", { class: "muted", text: ` ${unit}` }),
+      ),
       el("td", {}, state),
     ),
     update(now) {

@@ -1,10 +1,20 @@
 // A chain's board: how far its projections are, what they wait for, and their newest rows.
 
 import { boardTables } from "./board_tables.js";
+import { severity } from "./chain_state.js";
 import { el, setText, sync } from "./dom.js";
 import { chainPath } from "./links.js";
-import { projectionCard } from "./projection_card.js";
+import { projectionCard, projectionState } from "./projection_card.js";
 import { count, counted } from "./words.js";
+
+/** What needs attention comes first; otherwise the order stays. */
+const sorted = (list, place) => [...list].sort((a, b) => place(a) - place(b));
+const severityOf = (one) => severity(projectionState(one));
+
+/** The chains, each placed by the worst of its projections. */
+export function worstFirst(chains) {
+  return sorted(chains, ({ projections }) => Math.min(...projections.map(severityOf)));
+}
 
 export function board(first) {
   const name = el("a", { href: chainPath(first.chainId) });
@@ -25,7 +35,7 @@ export function board(first) {
     update(chain) {
       setText(name, chain.name);
       setText(version, chain.version === null ? "" : `contract version ${chain.version}`);
-      const cards = chain.projections.map((one) => ({ one, chain }));
+      const cards = sorted(chain.projections, severityOf).map((one) => ({ one, chain }));
       sync(projections, cards, ({ one }) => one.projection, projectionCard);
       facts.update(chain);
       tables.update(chain);

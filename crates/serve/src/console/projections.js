@@ -1,7 +1,7 @@
 // The page of projections: asks how they do each second and shows it. It only reads; what changes something is a
 // command to copy.
 
-import { board } from "./boards.js";
+import { board, worstFirst } from "./boards.js";
 import { reasonBox } from "./chain_state.js";
 import { announce, el, setAttr, setText, sync } from "./dom.js";
 import { errorBox } from "./refusal.js";
@@ -66,8 +66,9 @@ export function projectionsPage() {
     legend.hidden = !told.enabled || told.chains.length === 0;
     none.hidden = !told.enabled || told.chains.length > 0;
     setText(asOf, told.enabled ? `as of ${utc(told.asOf)} UTC` : "");
-    sync(boards, told.chains, ({ chainId }) => chainId, board);
-    showAttention(told.chains);
+    const chains = worstFirst(told.chains);
+    sync(boards, chains, ({ chainId }) => chainId, board);
+    showAttention(chains);
   }
 
   function showAttention(chains) {
