@@ -1,7 +1,7 @@
 //! The console in a real browser: `console/check.mjs` compares what its pages show with what the interface answers,
 //! and tries search, keys, thirty chains and accessibility; `console/projections.mjs` does the same with the page of
-//! projections while one stands still and the database goes away; `console/docs.mjs` sends every example of the API
-//! reference. `scripts/need chromium` installs the browser, its driver and axe-core. With `CHRONOLITH_SCREENSHOTS=1` they
+//! projections while one stands still and the database goes away, `console/stellar.mjs` with a Stellar network;
+//! `console/docs.mjs` sends every example of the API reference. `scripts/need chromium` installs the browser, its driver and axe-core. With `CHRONOLITH_SCREENSHOTS=1` they
 //! make the images of the documents.
 #![allow(
     clippy::unwrap_used,
@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use support::installed::installed;
 use support::projected::Setup;
 use support::rpc::Rpc;
+use support::stellar::Pond;
 use support::{Bench, DEPTH_5, serve};
 use tokio::task::JoinHandle;
 
@@ -49,15 +50,16 @@ fn has_browser() -> bool {
     has
 }
 
-/// Runs a script with where the pages are, where the chain is changed, and which one it is.
-async fn check(script: &'static str, [base, control, chain]: [String; 3]) {
+/// Runs a script with where the pages are, what it needs besides, such as where the chain is changed, and which chain
+/// it is.
+async fn check(script: &'static str, [base, besides, chain]: [String; 3]) {
     let checked = tokio::task::spawn_blocking(move || {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/console");
         let artifacts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
         println!("note: screenshots are in {}", artifacts.display());
         Command::new("node")
             .arg(scripts.join(script))
-            .args([base, control])
+            .args([base, besides])
             .arg(&artifacts)
             .arg(chain)
             .env("PLAYWRIGHT_CORE", installed(DRIVER).unwrap())
@@ -229,6 +231,33 @@ async fn the_page_of_projections_shows_what_they_wait_for() {
     let base = setup.bench.public();
     check("projections.mjs", [base, control_url, "31337".to_owned()]).await;
     controlling.abort();
+    running.stop();
+}
+
+/// Beside another chain, so that the page must not mistake one for the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stellar_network_has_its_page_and_is_found_by_name_and_time() {
+    if !has_browser() {
+        return;
+    }
+    let name = "lumens";
+    let pond = Pond::new(46, 60);
+    let other = Simulated::new(45, 31_337, 60).await;
+    let network = pond.fields(&pond.lake_field());
+    let entry = format!(
+        r#"{DEPTH_5} }}, {{ "name": "{name}", "pollMs": 100, "ranges": {{ "size": 40 }}, "stellar": {network}"#
+    );
+    let bench = Bench::new(&[other.server.url()], &entry);
+    let running = bench.start();
+    Rpc::new(bench.public()).until_head(60).await;
+    let is_archived = |_, health: &Value| {
+        let mut chains = health["chains"].as_array().unwrap().iter();
+        chains.any(|chain| chain["name"] == name && chain["lastBackfillBlock"] == 59)
+    };
+    bench.until_health("the lake's end", is_archived).await;
+    let id = pond.network().chain_id().to_string();
+    let base = bench.public();
+    check("stellar.mjs", [base, name.to_owned(), id]).await;
     running.stop();
 }
 

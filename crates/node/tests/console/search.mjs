@@ -6,7 +6,7 @@ import { fail, same, until } from "./browser.mjs";
 const COLLECTED = "0x28a87b6059180e46de5fb9ab35eb043e8fe00ab45afcc7789e3934ecbbcde3ea";
 
 /** Types a text into the box from wherever the focus is, and goes to the first suggestion. */
-async function types(page, text) {
+export async function types(page, text) {
   await page.locator("h1").first().click();
   await page.keyboard.press("/");
   same("the focus after /", await page.evaluate(() => document.activeElement.id), "search-box");
@@ -16,13 +16,13 @@ async function types(page, text) {
 }
 
 /** The part of the results with the answers of all chains. */
-async function answered(page, kind) {
+export async function answered(page, kind) {
   const part = page.locator(`[data-question="${kind}"][data-done]`);
   await part.waitFor();
   return part;
 }
 
-const hit = (part, chainId) => part.locator(`.hits [data-chain="${chainId}"]`);
+export const hit = (part, chainId) => part.locator(`.hits [data-chain="${chainId}"]`);
 
 export async function findsEverything(page, api) {
   await page.goto(api.origin);
