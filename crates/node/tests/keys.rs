@@ -53,20 +53,6 @@ async fn send(request: reqwest::RequestBuilder) -> Answer {
     }
 }
 
-/// A key and its hash, as the command prints them.
-fn new_key(bench: &Bench, name: &str) -> (String, String) {
-    let shown = bench.say(&["keys", "new", name]);
-    assert!(shown.contains(&format!("name = \"{name}\"")), "{shown}");
-    let word = |start: &str| {
-        let mut words = shown.split([' ', '"', '\n']);
-        words
-            .find(|word| word.starts_with(start))
-            .unwrap()
-            .to_owned()
-    };
-    (word("chr_"), word("sha256:"))
-}
-
 /// Whether `chronolith keys hash` takes a key, and what it prints.
 fn hash_of(bench: &Bench, key: &str) -> (bool, String) {
     let mut command = bench.command(&["keys", "hash"]);
@@ -86,7 +72,7 @@ fn hash_of(bench: &Bench, key: &str) -> (bool, String) {
 #[test]
 fn the_hash_of_a_key_is_the_one_that_was_printed_with_it() {
     let bench = Bench::new(&["http://127.0.0.1:1".to_owned()], "");
-    let (key, hash) = new_key(&bench, "acme");
+    let (key, hash) = bench.new_key("acme");
     assert_eq!(hash_of(&bench, &format!("{key}\n")), (true, hash));
     assert!(!hash_of(&bench, "password").0, "it can be guessed");
 }
@@ -131,8 +117,8 @@ struct Used {
 
 impl Service {
     fn start(bench: Bench) -> (Self, Running) {
-        let (key, hash) = new_key(&bench, "acme");
-        let (slow, slow_hash) = new_key(&bench, "slow");
+        let (key, hash) = bench.new_key("acme");
+        let (slow, slow_hash) = bench.new_key("slow");
         let settings = json!({ "required": true, "keys": [
             { "name": "acme", "hash": hash },
             {

@@ -115,6 +115,21 @@ impl Bench {
         serde_json::from_str(&self.say(words)).unwrap()
     }
 
+    /// An API key and its hash, as the command prints them.
+    #[track_caller]
+    pub fn new_key(&self, name: &str) -> (String, String) {
+        let shown = self.say(&["keys", "new", name]);
+        assert!(shown.contains(&format!("name = \"{name}\"")), "{shown}");
+        let word = |start: &str| {
+            let mut words = shown.split([' ', '"', '\n']);
+            words
+                .find(|word| word.starts_with(start))
+                .unwrap()
+                .to_owned()
+        };
+        (word("chr_"), word("sha256:"))
+    }
+
     pub fn start(&self) -> Running {
         self.start_with(&["run"], &[])
     }
