@@ -1,8 +1,9 @@
 //! The console in a real browser: `console/check.mjs` compares what its pages show with what the interface answers,
 //! and tries search, keys, thirty chains and accessibility; `console/projections.mjs` does the same with the page of
 //! projections while one stands still and the database goes away, `console/stellar.mjs` with a Stellar network;
-//! `console/docs.mjs` sends every example of the API reference. `scripts/need chromium` installs the browser, its driver and axe-core. With `CHRONOLITH_SCREENSHOTS=1` they
-//! make the images of the documents.
+//! `console/docs.mjs` sends every example of the API reference; `console/cors.mjs` sends requests from a page of
+//! another origin. `scripts/need chromium` installs the browser, its driver and axe-core. With
+//! `CHRONOLITH_SCREENSHOTS=1` they make the images of the documents.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -258,6 +259,26 @@ async fn a_stellar_network_has_its_page_and_is_found_by_name_and_time() {
     let id = pond.network().chain_id().to_string();
     let base = bench.public();
     check("stellar.mjs", [base, name.to_owned(), id]).await;
+    running.stop();
+}
+
+/// A call with a body of JSON, and a GET with an API key: no answer reaches the page unless the preflight is allowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_other_origins_read_the_answers_to_calls_and_to_keys() {
+    if !has_browser() {
+        return;
+    }
+    let chain = Simulated::new(47, 31_337, 60).await;
+    let bench = Bench::new(&[chain.server.url()], DEPTH_5);
+    let (key, hash) = bench.new_key("page");
+    // With a limit, answers say what is left of it.
+    let limits = json!({ "name": "page", "hash": hash, "requestsPerSecond": 100, "requestBurst": 1_000 });
+    let keys = json!({ "required": true, "keys": [limits] });
+    bench.change(r#""chains""#, &format!(r#""apiKeys": {keys}, "chains""#));
+    let running = bench.start();
+    let is_archived = |_, health: &Value| health["chains"][0]["lastBackfillBlock"] == 55;
+    bench.until_health("the archive", is_archived).await;
+    check("cors.mjs", [bench.public(), key, "31337".to_owned()]).await;
     running.stop();
 }
 
