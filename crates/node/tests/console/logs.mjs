@@ -19,7 +19,7 @@ const places = (logs) => logs.map((log) => `${Number(log.blockNumber)}-${Number(
 const shown = (page) =>
   page.locator("tr[data-log]").evaluateAll((rows) => rows.map((row) => row.dataset.log));
 
-async function showsRows(page, what, logs) {
+export async function showsRows(page, what, logs) {
   await until(
     page,
     what,

@@ -190,6 +190,12 @@ function summary({ logs, fromBlock, toBlock, level, nextCursor }, asked) {
   );
 }
 
+/** The same question in the blocks that were answered: by the next one, a tag or a time may mean others. */
+function inBlocksOf({ fromBlock, toBlock }, asked) {
+  if (!fromBlock || !toBlock) return asked;
+  return { ...asked, fromBlock: String(fromBlock.number), toBlock: String(toBlock.number) };
+}
+
 function actions(chainId, asked, answer, path) {
   const button = (text, id, act) => {
     const node = el("button", { type: "button", class: "plain", id, text });
@@ -197,11 +203,12 @@ function actions(chainId, asked, answer, path) {
     return node;
   };
   const { logs, nextCursor } = answer;
+  const shown = inBlocksOf(answer, asked);
   const next = nextCursor
     ? el("a", {
         class: "plain",
         id: "search-next",
-        href: logsPath({ ...asked, cursor: nextCursor }),
+        href: logsPath({ ...shown, cursor: nextCursor }),
         text: "Next page",
       })
     : null;
@@ -220,7 +227,7 @@ function actions(chainId, asked, answer, path) {
       ? el("a", {
           class: "plain",
           id: "search-csv",
-          href: apiPath(chainId, asked, { format: "csv" }),
+          href: apiPath(chainId, shown, { format: "csv" }),
           download: "",
           text: "CSV",
         })
