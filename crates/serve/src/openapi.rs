@@ -24,6 +24,7 @@ use crate::error::{ApiError, ErrorBody, ErrorCode};
 use crate::fees;
 use crate::http::Health;
 use crate::problem::problem;
+use crate::rest::blocks::BlockClock;
 use crate::rest::chains::{Chain, IndexingStatus};
 use crate::rest::history::History;
 use crate::rest::overview::Overview;
@@ -186,6 +187,7 @@ fn derived() -> impl Iterator<Item = (String, Value)> {
     answers.subschema_for::<Ranges>();
     answers.subschema_for::<History>();
     answers.subschema_for::<FoundBlock>();
+    answers.subschema_for::<BlockClock>();
     answers.subschema_for::<TimeResults>();
     answers.subschema_for::<IndexingStatus>();
     answers.subschema_for::<Overview>();

@@ -47,6 +47,10 @@ fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
             get(blocks::get_block),
         ),
         (
+            "/v1/chains/{chainId}/blocks/{block}/clock",
+            get(blocks::get_clock),
+        ),
+        (
             "/v1/chains/{chainId}/transactions/{hash}",
             get(blocks::get_transaction),
         ),

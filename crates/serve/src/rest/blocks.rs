@@ -1,12 +1,15 @@
 //! `/v1/chains/{id}/blocks/{block}` and `/v1/chains/{id}/transactions/{hash}`: what `eth_getBlockByNumber`,
-//! `eth_getBlockByHash` and `eth_getTransactionByHash` answer, for clients without JSON-RPC.
+//! `eth_getBlockByHash` and `eth_getTransactionByHash` answer, for clients without JSON-RPC. And
+//! `/v1/chains/{id}/blocks/{block}/clock`: what every chain keeps of a block, also one without headers.
 //!
 //! 404 means that there is no such thing. Where that is not known, because history is missing or newer blocks are
 //! not indexed yet, the answer is 409.
 
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
-use chronolith_model::Hash32;
+use chronolith_model::{BlockMeta, Hash32};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::{PathParams, chain, parameters};
@@ -16,6 +19,7 @@ use crate::fault::Fault;
 use crate::http::answer_memory::MemoryReservation;
 use crate::http::body::ResponseBody;
 use crate::http::context::Context;
+use crate::names::Hash;
 use crate::rest::log_query::tag;
 use crate::rpc::blocks::{Transactions, block_by_hash, block_by_number, transaction_by_hash};
 use crate::rpc::tags::resolve;
@@ -25,11 +29,50 @@ use crate::view::View;
 /// Characters of a hash as 0x and digits.
 const HASH_CHARS: usize = 66;
 
+/// What is always kept of a block.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BlockClock {
+    /// Its number.
+    number: u64,
+    hash: Hash,
+    parent_hash: Hash,
+    /// Its time, in seconds since 1970.
+    timestamp: u64,
+    /// Whether it is archived, so that no reorg can replace it.
+    finalized: bool,
+}
+
+impl BlockClock {
+    fn new(view: &View<'_>, clock: BlockMeta) -> Self {
+        Self {
+            number: clock.number,
+            hash: clock.hash.into(),
+            parent_hash: clock.parent_hash.into(),
+            timestamp: clock.timestamp,
+            finalized: clock.number < view.tail_start(),
+        }
+    }
+
+    fn json(view: &View<'_>, clock: BlockMeta) -> Vec<u8> {
+        let json = serde_json::to_vec(&Self::new(view, clock));
+        json.expect("numbers and texts serialize, and memory takes them")
+    }
+}
+
+/// What of a block is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// Its header and its transactions.
+    Whole(Transactions),
+    Clock,
+}
+
 /// What a path names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wanted {
-    Block(BlockTag, Transactions),
-    BlockByHash(Hash32, Transactions),
+    Block(BlockTag, Part),
+    BlockByHash(Hash32, Part),
     Transaction(Hash32),
 }
 
@@ -38,7 +81,18 @@ pub(crate) async fn get_block(
     PathParams((id, block)): PathParams<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let wanted = read_block(&block, read_transactions(query.as_deref())?)?;
+    let part = Part::Whole(read_transactions(query.as_deref())?);
+    let wanted = read_block(&block, part)?;
+    answer(&context, chain(&context, &id)?, wanted).await
+}
+
+pub(crate) async fn get_clock(
+    State(context): State<Context>,
+    PathParams((id, block)): PathParams<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    parameters(query.as_deref(), &[], &[], ErrorCode::InvalidParameter)?;
+    let wanted = read_block(&block, Part::Clock)?;
     answer(&context, chain(&context, &id)?, wanted).await
 }
 
@@ -66,12 +120,12 @@ fn read_transactions(query: Option<&str>) -> Result<Transactions, ApiError> {
 }
 
 /// A number, a tag or a hash.
-fn read_block(text: &str, transactions: Transactions) -> Result<Wanted, ApiError> {
+fn read_block(text: &str, part: Part) -> Result<Wanted, ApiError> {
     if text.len() == HASH_CHARS {
-        return Ok(Wanted::BlockByHash(read_hash(text)?, transactions));
+        return Ok(Wanted::BlockByHash(read_hash(text)?, part));
     }
     match tag(text) {
-        Ok(tag) => Ok(Wanted::Block(tag, transactions)),
+        Ok(tag) => Ok(Wanted::Block(tag, part)),
         Err(message) => Err(invalid(format!("block: {message}"))),
     }
 }
@@ -113,17 +167,17 @@ async fn find(view: &View<'_>, wanted: Wanted) -> Result<Vec<u8>, ApiError> {
     let head = view.known_head()?.number;
     let id = view.chain.id;
     let (found, code, what) = match wanted {
-        Wanted::Block(tag, transactions) => {
+        Wanted::Block(tag, part) => {
             let number = resolve(view, tag)?;
-            let found = block_by_number(view, number, transactions).await?;
+            let found = by_number(view, number, part).await?;
             if found.is_none() {
                 known_above(view, number)?;
             }
             let what = format!("chain {id} has no block {number}, its newest is {head}");
             (found, ErrorCode::BlockNotFound, what)
         }
-        Wanted::BlockByHash(hash, transactions) => {
-            let found = block_by_hash(view, &hash, transactions).await?;
+        Wanted::BlockByHash(hash, part) => {
+            let found = by_hash(view, &hash, part).await?;
             let what = format!("no block of chain {id} through {head} has this hash");
             (found, ErrorCode::BlockNotFound, what)
         }
@@ -134,6 +188,31 @@ async fn find(view: &View<'_>, wanted: Wanted) -> Result<Vec<u8>, ApiError> {
         }
     };
     found.ok_or_else(|| ApiError::new(code, what).with(json!({ "head": head })))
+}
+
+/// As JSON; none above the head.
+async fn by_number(view: &View<'_>, number: u64, part: Part) -> Result<Option<Vec<u8>>, ApiError> {
+    match part {
+        Part::Whole(transactions) => block_by_number(view, number, transactions).await,
+        Part::Clock => {
+            let clock = view.clock(number).await?;
+            Ok(clock.map(|clock| BlockClock::json(view, clock)))
+        }
+    }
+}
+
+/// As JSON; none where no block can have the hash.
+async fn by_hash(view: &View<'_>, hash: &Hash32, part: Part) -> Result<Option<Vec<u8>>, ApiError> {
+    match part {
+        Part::Whole(transactions) => block_by_hash(view, hash, transactions).await,
+        Part::Clock => {
+            let clock = view.find_block(hash).await?;
+            if clock.is_none() {
+                view.known_newest()?;
+            }
+            Ok(clock.map(|clock| BlockClock::json(view, clock)))
+        }
+    }
 }
 
 /// An error where a block above ours may exist: the source has it, or is not known.
@@ -164,29 +243,16 @@ mod tests {
 
     #[test]
     fn a_path_names_a_block_by_number_tag_or_hash() {
-        let number = |number| {
-            Some(Wanted::Block(
-                BlockTag::Number(number),
-                Transactions::Hashes,
-            ))
-        };
+        let part = Part::Whole(Transactions::Hashes);
+        let number = |number| Some(Wanted::Block(BlockTag::Number(number), part));
         let hash = format!("0x{}", "ab".repeat(32));
         for (text, wanted) in [
             ("0", number(0)),
             ("17", number(17)),
             ("0x11", number(17)),
             ("18446744073709551615", number(u64::MAX)),
-            (
-                "latest",
-                Some(Wanted::Block(BlockTag::Latest, Transactions::Hashes)),
-            ),
-            (
-                &hash,
-                Some(Wanted::BlockByHash(
-                    Hash32([0xab; 32]),
-                    Transactions::Hashes,
-                )),
-            ),
+            ("latest", Some(Wanted::Block(BlockTag::Latest, part))),
+            (&hash, Some(Wanted::BlockByHash(Hash32([0xab; 32]), part))),
             (&hash.replace('b', "g"), None),
             (&hash[..65], None),
             ("-1", None),
@@ -195,7 +261,7 @@ mod tests {
             ("newest", None),
             ("", None),
         ] {
-            let read = read_block(text, Transactions::Hashes).ok();
+            let read = read_block(text, part).ok();
             assert_eq!(read, wanted, "{text}");
         }
     }
