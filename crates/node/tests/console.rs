@@ -133,12 +133,18 @@ async fn the_console_shows_what_the_interface_answers() {
     let still = Simulated::new(41, 31_337, 200).await;
     let harbor = Simulated::new(42, 41_001, 900).await;
     let juniper = Simulated::new(43, 41_002, 2_400).await;
-    // It begins later: below, nothing is known.
+    // It begins later: below, nothing is known. And it keeps no headers.
     let meridian = Simulated::new(44, 41_003, 400).await;
+    // It keeps number, hash, parent and time of its blocks alone, as every chain of the default run.
+    let sundial = Simulated::new(45, 41_004, 300).await;
     let others = [
         harbor.entry("harbor", &format!("{DEPTH_5}{kept}")),
         juniper.entry("juniper", DEPTH_5),
-        meridian.entry("meridian", &format!(r#"{DEPTH_5}, "startBlock": 250"#)),
+        meridian.entry(
+            "meridian",
+            &format!(r#"{DEPTH_5}, "startBlock": 250, "datasets": ["logs", "tx_hashes"]"#),
+        ),
+        sundial.entry("sundial", &format!(r#"{DEPTH_5}, "datasets": ["clock"]"#)),
     ];
     let bench = Bench::new(
         &[still.server.url()],

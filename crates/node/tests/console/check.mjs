@@ -19,6 +19,7 @@ import { saysHowToTurnOn } from "./off.mjs";
 import { isWalkedByKeys, showsChains, showsReorg, sortsAndNarrows } from "./overview.mjs";
 import { asksForAKey, looksWell, saysWhenStale, weighsLittle, worksByKeys } from "./quality.mjs";
 import { findsEverything } from "./search.mjs";
+import { showsBlocksWithoutHeaders } from "./sparse.mjs";
 
 const [base, control, artifacts, chainId] = process.argv.slice(2);
 if (!chainId) fail("usage: node check.mjs BASE_URL CONTROL_URL ARTIFACT_DIR CHAIN_ID");
@@ -67,6 +68,7 @@ async function main() {
   await findsEverything(page, api);
   await searchesLogs(page, api);
   await staysWithItsBlocks(page, api, control);
+  await showsBlocksWithoutHeaders(page, api);
   await thirtyFitAScreen(page, api);
   await worksByKeys(page, api);
   await saysWhenStale(page, api);

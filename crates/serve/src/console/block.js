@@ -44,7 +44,7 @@ export function blockPage({ chainId, block }) {
     head.replaceChildren(placeHead(id, `Block ${nameOf(block)}`));
     const path = `/v1/chains/${encodeURIComponent(id)}/blocks/${encodeURIComponent(block)}`;
     try {
-      shown = await wholeOrHashes(path, ended.signal);
+      shown = await asMuchAsIsKept(path, ended.signal);
     } catch (error) {
       if (ended.signal.aborted) return;
       body.replaceChildren(errorBox(error));
@@ -52,7 +52,8 @@ export function blockPage({ chainId, block }) {
     }
     const number = Number(shown.number);
     setTitle(`Block ${count(number)}`);
-    head.replaceChildren(placeHead(id, `Block ${count(number)}`, ...steps(id, number, path)));
+    const request = shown.transactions ? path : `${path}/clock`;
+    head.replaceChildren(placeHead(id, `Block ${count(number)}`, ...steps(id, number, request)));
     const logs = el("div");
     body.replaceChildren(
       facts(id, shown, state),
@@ -90,14 +91,19 @@ function nameOf(block) {
   return /^\d+$/.test(block) ? count(Number(block)) : block.length > 20 ? `${block.slice(0, 10)}…` : block;
 }
 
-/** Whole transactions where they are kept, and else their hashes. */
-async function wholeOrHashes(path, signal) {
+/** With whole transactions where they are kept, else with their hashes; without a header its clock alone. */
+async function asMuchAsIsKept(path, signal) {
   try {
     return await getJson(`${path}?transactions=full`, { signal });
   } catch (error) {
     if (!(error instanceof ApiError) || error.status === 0 || error.status === 404) throw error;
-    return getJson(path, { signal });
   }
+  try {
+    return await getJson(path, { signal });
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== "NOT_COVERED") throw error;
+  }
+  return getJson(`${path}/clock`, { signal });
 }
 
 function steps(chainId, number, path) {
@@ -120,7 +126,7 @@ function facts(chainId, block, state) {
     ["Time", el("span", {}, `${utc(seconds)} UTC, `, age)],
     ["Hash", el("span", { "data-field": "block-hash" }, plain(block.hash))],
     ["Parent", block.parentHash && hashLink(blockPath(chainId, block.parentHash), block.parentHash)],
-    ["Transactions", count((block.transactions ?? []).length)],
+    ["Transactions", block.transactions && count(block.transactions.length)],
     [
       "Gas used",
       used !== null &&
@@ -142,10 +148,12 @@ function facts(chainId, block, state) {
 }
 
 function transactions(chainId, block) {
-  const all = block.transactions ?? [];
+  const all = block.transactions;
   const title = el("h2", { text: "Transactions" });
-  if (all.length === 0)
-    return el("section", {}, title, el("p", { class: "muted", text: "None are kept of this block." }));
+  if (!all || all.length === 0) {
+    const words = all ? "None." : "Not known here: this chain keeps no headers, or no hashes of transactions.";
+    return el("section", {}, title, el("p", { class: "muted", text: words }));
+  }
   const number = Number(block.number);
   const isWhole = typeof all[0] !== "string";
   const heads = isWhole ? ["Index", "Transaction", "From", "To", "Value"] : ["Index", "Transaction"];
@@ -213,6 +221,10 @@ export function nativeAmount(value) {
 }
 
 async function showLogs(chainId, number, place, signal) {
+  if (chainNamed(chainId)?.datasets?.includes("logs") === false) {
+    place.replaceChildren(el("p", { class: "muted", text: "Not known here: this chain keeps no logs." }));
+    return;
+  }
   const query = { fromBlock: number, toBlock: number, order: "asc", limit: SHOWN_MAX };
   try {
     const answer = await getJson(

@@ -1,0 +1,59 @@
+// Chains that keep less than everything: what is not kept is told as that, and what is kept is shown all the same.
+
+import { Api } from "./api.mjs";
+import { fail, same, until } from "./browser.mjs";
+
+/** The chain of the test that keeps logs without headers, and the one that keeps clocks alone. */
+const LOGS = "41003";
+const CLOCKS = "41004";
+
+/** A chain of which blocks are archived, and its newest final block. */
+async function archived(page, origin, chainId) {
+  const api = new Api(origin, chainId);
+  await page.goto(origin);
+  const expect = (overview) => api.chainIn(overview).finalized?.number ?? null;
+  const final = await api.untilShown(page, `blocks of chain ${chainId} are archived`, expect, () => true);
+  return { api, final };
+}
+
+/** The page of a block without its header: number, hash, parent and time. */
+async function showsClock(page, api, number) {
+  const clock = await api.must(`/v1/chains/${api.chainId}/blocks/${number}/clock`);
+  const refused = await api.get(`/v1/chains/${api.chainId}/blocks/${number}`);
+  same("why the whole block is refused", [refused.status, refused.body.dataset], [409, "headers"]);
+  await page.goto(`${api.origin}/chains/${api.chainId}/blocks/${number}`);
+  const hash = page.locator('[data-field="block-hash"] .whole');
+  await hash.waitFor();
+  same(`the hash of block ${number}`, await hash.textContent(), clock.hash);
+  same("its title", await page.locator("h1").textContent(), `Block ${clock.number.toLocaleString("en-US")}`);
+  const facts = await page.locator(".facts").innerText();
+  const time = new Date(clock.timestamp * 1000).toISOString().slice(0, 19).replace("T", " ");
+  if (!facts.includes(`${time} UTC`)) fail(`the time ${time} of block ${number} is not shown: ${facts}`);
+  if (facts.includes("Transactions")) fail(`a number of transactions that is not known: ${facts}`);
+  const parent = page.locator(`.facts a[href$="/blocks/${clock.parentHash}"]`);
+  same("links to the parent", await parent.count(), 1);
+}
+
+/** Blocks of chains without headers have pages; with their logs, where the chain keeps those. */
+export async function showsBlocksWithoutHeaders(page, api) {
+  const { api: logs } = await archived(page, api.origin, LOGS);
+  const newest = await logs.must(
+    `/v1/chains/${LOGS}/logs?fromBlock=earliest&toBlock=finalized&order=desc&limit=1`,
+  );
+  const number = Number(newest.logs[0].blockNumber);
+  const wanted = await logs.must(`/v1/chains/${LOGS}/logs?fromBlock=${number}&toBlock=${number}&limit=50`);
+  await showsClock(page, logs, number);
+  await until(
+    page,
+    "the logs of a block without its header",
+    (count) => document.querySelectorAll("tr[data-log]").length === count,
+    wanted.logs.length,
+  );
+  const { api: clocks, final } = await archived(page, api.origin, CLOCKS);
+  await showsClock(page, clocks, final);
+  await until(page, "that no logs are kept", () =>
+    document.querySelector('[aria-labelledby="logs-title"]')?.textContent.includes("keeps no logs"),
+  );
+  if ((await page.locator("main .error").count()) > 0) fail("a page of what is kept shows an error");
+  console.log(`ok blocks without headers: ${number} with ${wanted.logs.length} logs, ${final}`);
+}
