@@ -14,7 +14,7 @@ import { showsTheChain } from "./chain.mjs";
 import { makesImages } from "./images.mjs";
 import { NO_ADDRESS, searchesLogs } from "./logs.mjs";
 import { thirtyFitAScreen } from "./many.mjs";
-import { staysWithItsBlocks } from "./moving.mjs";
+import { saysWhatBecameOfABlock, staysWithItsBlocks } from "./moving.mjs";
 import { saysHowToTurnOn } from "./off.mjs";
 import { isWalkedByKeys, showsChains, showsReorg, sortsAndNarrows } from "./overview.mjs";
 import { asksForAKey, looksWell, saysWhenStale, weighsLittle, worksByKeys } from "./quality.mjs";
@@ -68,6 +68,7 @@ async function main() {
   await findsEverything(page, api);
   await searchesLogs(page, api);
   await staysWithItsBlocks(page, api, control);
+  await saysWhatBecameOfABlock(page, api, control);
   await showsBlocksWithoutHeaders(page, api);
   await thirtyFitAScreen(page, api);
   await worksByKeys(page, api);

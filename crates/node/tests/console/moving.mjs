@@ -1,6 +1,6 @@
 // What pages say of a chain that goes on while they are open.
 
-import { fail, same } from "./browser.mjs";
+import { fail, same, until } from "./browser.mjs";
 import { showsRows } from "./logs.mjs";
 
 /** Confirmations that make a block final, as the settings of the chain have it. */
@@ -49,4 +49,38 @@ export async function staysWithItsBlocks(page, api, control) {
   await showsRows(page, "the next page of a chain that went on", next.logs);
   same("the first block of the next page", await page.inputValue("#search-fromBlock"), String(from));
   console.log(`ok logs: blocks ${from} to ${to} also when they are no longer the newest`);
+}
+
+/** Waits until the page of a block says this of its place on the chain. */
+async function saysOfItsPlace(page, words) {
+  await until(
+    page,
+    `that the block is “${words}”`,
+    (wanted) => document.querySelector('[data-field="block-state"]')?.textContent === wanted,
+    words,
+  );
+}
+
+/** A block whose height becomes final is final only if it is the block there. */
+export async function saysWhatBecameOfABlock(page, api, control) {
+  const pageOf = (number) => `${api.origin}/chains/${api.chainId}/blocks/${number}`;
+  const { head: first } = await api.chain();
+  await page.goto(pageOf(first.number - REPLACED));
+  await saysOfItsPlace(page, "not final, may roll back");
+  await goesOn(page, api, control);
+  await saysOfItsPlace(page, "final");
+  const { head } = await api.chain();
+  await page.goto(pageOf(head.number));
+  await saysOfItsPlace(page, "not final, may roll back");
+  const hash = page.locator('[data-field="block-hash"] .whole');
+  same("the newest block", await hash.textContent(), head.hash);
+  await goesOn(page, api, control);
+  await saysOfItsPlace(page, "replaced by another block");
+  same("the block that was replaced stays on the page", await hash.textContent(), head.hash);
+  await page.getByRole("link", { name: "the final block of this height" }).click();
+  await saysOfItsPlace(page, "final");
+  const there = await api.must(`/v1/chains/${api.chainId}/blocks/${head.number}/clock`);
+  same("the block that replaced it", await hash.textContent(), there.hash);
+  if (there.hash === head.hash) fail("no block was replaced: this check shows nothing");
+  console.log(`ok block: ${first.number - REPLACED} became final, ${head.number} was replaced`);
 }

@@ -12,6 +12,14 @@ import { NONE, amount, bytes, count, counted, percent, quantity, scaled, setAge,
 /** Transactions and logs that are shown at once; more are a click away. */
 const SHOWN_MAX = 50;
 
+/** What is known of a block's place on the chain, in words and with a tone. */
+const PLACES = {
+  open: ["not final, may roll back", null],
+  compared: ["final height, being compared", null],
+  final: ["final", "good"],
+  replaced: ["replaced by another block", "bad"],
+};
+
 /** The top of a page of a chain: where it is, what it is, and its links. */
 export function placeHead(chainId, title, ...tools) {
   const chain = chainNamed(chainId);
@@ -36,9 +44,12 @@ export function blockPage({ chainId, block }) {
   const body = el("div", { class: "view" });
   const node = el("div", {}, head, body);
   const ended = new AbortController();
-  const state = el("span", { class: "pill" });
+  const pill = el("span", { class: "pill", "data-field": "block-state" });
+  const other = el("a", { text: "the final block of this height", hidden: true });
+  const state = el("span", {}, pill, " ", other);
   let isAsked = false;
   let shown = null;
+  let place = "open";
 
   async function load(id) {
     head.replaceChildren(placeHead(id, `Block ${nameOf(block)}`));
@@ -52,6 +63,7 @@ export function blockPage({ chainId, block }) {
     }
     const number = Number(shown.number);
     setTitle(`Block ${count(number)}`);
+    setAttr(other, "href", blockPath(id, number));
     const request = shown.transactions ? path : `${path}/clock`;
     head.replaceChildren(placeHead(id, `Block ${count(number)}`, ...steps(id, number, request)));
     const logs = el("div");
@@ -64,14 +76,36 @@ export function blockPage({ chainId, block }) {
     await showLogs(id, number, logs, ended.signal);
   }
 
-  /** A block becomes final while one looks at it. */
+  /** A block becomes final, or is replaced, while one looks at it. That its height is final does not say which. */
   function mark() {
     const chain = chainNamed(chainId);
     if (!shown || !chain) return;
     const number = Number(shown.number);
-    const isFinal = number <= (chain.finalized?.number ?? -1);
-    setText(state, isFinal ? "final" : "not final, may roll back");
-    setAttr(state, "data-tone", isFinal ? "good" : null);
+    if (place === "open" && number <= (chain.finalized?.number ?? -1)) compare(chain.chainId, number);
+    showPlace();
+  }
+
+  function showPlace() {
+    const [words, tone] = PLACES[place];
+    setText(pill, words);
+    setAttr(pill, "data-tone", tone);
+    other.hidden = place !== "replaced";
+  }
+
+  /** Asks which block is at the height for good. */
+  async function compare(id, number) {
+    place = "compared";
+    const path = `/v1/chains/${encodeURIComponent(id)}/blocks/${number}/clock`;
+    try {
+      const there = await getJson(path, { signal: ended.signal });
+      place = placeOf(shown, there);
+      showPlace();
+    } catch (error) {
+      if (ended.signal.aborted) return;
+      if (!(error instanceof ApiError)) throw error;
+      // The next overview asks again.
+      place = "open";
+    }
   }
 
   return {
@@ -85,6 +119,12 @@ export function blockPage({ chainId, block }) {
     },
     close: () => ended.abort(),
   };
+}
+
+/** The place of a block, by the one that is at its height now. */
+function placeOf(block, there) {
+  if (!there.finalized) return "open";
+  return there.hash === block.hash ? "final" : "replaced";
 }
 
 function nameOf(block) {
