@@ -398,11 +398,10 @@ impl Archive {
     /// proven. The counterpart of [`Self::missing`].
     #[must_use]
     pub fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Proof)> {
-        let snapshot = self.view.current();
-        let kept = snapshot.map(|snapshot| snapshot.kept(datasets, scope));
-        let kept = kept.unwrap_or_default().into_iter();
-        kept.map(|(range, proof)| (range, self.settings.profile.reads(proof)))
-            .collect()
+        let pinned = self.pin();
+        pinned
+            .map(|pinned| pinned.kept(datasets, scope))
+            .unwrap_or_default()
     }
 
     /// The blocks of a range of which these datasets and this scope are not archived, in order.

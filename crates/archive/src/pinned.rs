@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use chronolith_model::{
     Block, BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, LogFilter, Payload, Proof,
-    Tx,
+    Scope, Tx,
 };
 use tokio::time::Instant;
 
@@ -105,6 +105,15 @@ impl Pinned {
             .into_iter();
         covered
             .map(|(range, proof)| (range, self.settings.profile.reads(proof)))
+            .collect()
+    }
+
+    /// Which blocks are archived with these datasets and this scope, as
+    /// [`Archive::kept`](crate::Archive::kept).
+    #[must_use]
+    pub fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Proof)> {
+        let kept = self.snapshot.kept(datasets, scope).into_iter();
+        kept.map(|(range, proof)| (range, self.settings.profile.reads(proof)))
             .collect()
     }
 

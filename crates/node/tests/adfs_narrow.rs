@@ -136,14 +136,25 @@ async fn only_the_transactions_of_the_contract_are_fetched_and_kept() {
     }
     assert!(known > 5 && unknown > 50, "{known} {unknown}");
     let coverage = rpc.call("chronolith_getCoverage", json!([])).await;
-    assert_eq!(
-        coverage["finalized"]["transactions"],
-        json!([]),
-        "{coverage}"
-    );
+    for dataset in ["clock", "logs", "transactions"] {
+        let intervals = &coverage["finalized"][dataset];
+        assert_eq!(covered_through(intervals), Some(through), "{coverage}");
+    }
     running.stop();
     let verified = setup.json(&["verify", "--json", "--against-source"]);
     assert_eq!(verified["findings"], json!([]), "{verified}");
+}
+
+/// The last block of intervals that begin at block 0 and leave none out. What the contract's chain archived was
+/// reported as nothing: all logs, and all transactions, are not kept.
+fn covered_through(intervals: &Value) -> Option<u64> {
+    let mut last: Option<u64> = None;
+    for interval in intervals.as_array().unwrap() {
+        let next = last.map_or(0, |last| last + 1);
+        assert_eq!(interval["from"], next, "{intervals}");
+        last = interval["to"].as_u64();
+    }
+    last
 }
 
 fn hex_number(value: u32) -> String {

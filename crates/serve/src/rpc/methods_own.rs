@@ -71,12 +71,22 @@ fn oldest(view: &View<'_>, datasets: DatasetSet) -> Option<u64> {
     oldest.filter(|_| reached >= start).or(tail)
 }
 
-/// The covered intervals of each dataset, with their verification levels.
+/// The covered intervals of each dataset, with their verification levels: of logs those of the chain's scope, and
+/// where no hashes of all transactions are kept, of transactions those that these logs name.
 pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
+    let (datasets, scope) = (view.chain.datasets, &view.chain.scope);
     let of = |dataset: Dataset| -> Vec<Interval> {
+        let wanted = DatasetSet::of(&[dataset]);
+        let by_scope = match dataset {
+            Dataset::Logs => true,
+            Dataset::Transactions => datasets.bodies_by_logs(),
+            _ => false,
+        };
         let archive = view.archive.iter();
-        let coverage =
-            archive.flat_map(|archive: &Pinned| archive.coverage(DatasetSet::of(&[dataset]), None));
+        let coverage = archive.flat_map(|archive: &Pinned| match by_scope {
+            true => archive.kept(wanted, scope),
+            false => archive.coverage(wanted, None),
+        });
         coverage
             .map(|(range, proof)| Interval::new(range, proof.of(dataset)))
             .collect()
