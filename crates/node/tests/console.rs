@@ -123,6 +123,25 @@ impl Simulated {
     }
 }
 
+/// Chains that stand still and keep less than everything, and their entries in the settings. `console/sparse.mjs`
+/// has their ids.
+async fn sparse() -> ([Simulated; 2], String) {
+    // Number, hash, parent and time of each block alone, as on every chain of the default run.
+    let sundial = Simulated::new(45, 41_004, 300).await;
+    // The logs of its fee contract, and the transactions that they name.
+    let inlet = Simulated::new(46, 41_005, 300).await;
+    let contract = const_hex::encode_prefixed(FeesSpec::CONTRACT);
+    let scope = format!(r#""logs": {{ "addresses": ["{contract}"] }}"#);
+    let entries = [
+        sundial.entry("sundial", &format!(r#"{DEPTH_5}, "datasets": ["clock"]"#)),
+        inlet.entry(
+            "inlet",
+            &format!(r#"{DEPTH_5}, "datasets": ["logs", "transactions"], {scope}"#),
+        ),
+    ];
+    ([sundial, inlet], entries.concat())
+}
+
 /// The chain that is compared stands still but for reorgs that the script makes; others go on beside it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_console_shows_what_the_interface_answers() {
@@ -135,8 +154,7 @@ async fn the_console_shows_what_the_interface_answers() {
     let juniper = Simulated::new(43, 41_002, 2_400).await;
     // It begins later: below, nothing is known. And it keeps no headers.
     let meridian = Simulated::new(44, 41_003, 400).await;
-    // It keeps number, hash, parent and time of its blocks alone, as every chain of the default run.
-    let sundial = Simulated::new(45, 41_004, 300).await;
+    let (_sparse, sparse) = sparse().await;
     let others = [
         harbor.entry("harbor", &format!("{DEPTH_5}{kept}")),
         juniper.entry("juniper", DEPTH_5),
@@ -144,7 +162,7 @@ async fn the_console_shows_what_the_interface_answers() {
             "meridian",
             &format!(r#"{DEPTH_5}, "startBlock": 250, "datasets": ["logs", "tx_hashes"]"#),
         ),
-        sundial.entry("sundial", &format!(r#"{DEPTH_5}, "datasets": ["clock"]"#)),
+        sparse,
     ];
     let bench = Bench::new(
         &[still.server.url()],

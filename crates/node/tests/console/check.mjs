@@ -19,7 +19,7 @@ import { saysHowToTurnOn } from "./off.mjs";
 import { isWalkedByKeys, showsChains, showsReorg, sortsAndNarrows } from "./overview.mjs";
 import { asksForAKey, looksWell, saysWhenStale, weighsLittle, worksByKeys } from "./quality.mjs";
 import { findsEverything } from "./search.mjs";
-import { showsBlocksWithoutHeaders } from "./sparse.mjs";
+import { showsBlocksWithoutHeaders, showsCoverageOfItsScope } from "./sparse.mjs";
 
 const [base, control, artifacts, chainId] = process.argv.slice(2);
 if (!chainId) fail("usage: node check.mjs BASE_URL CONTROL_URL ARTIFACT_DIR CHAIN_ID");
@@ -70,6 +70,7 @@ async function main() {
   await staysWithItsBlocks(page, api, control);
   await saysWhatBecameOfABlock(page, api, control);
   await showsBlocksWithoutHeaders(page, api);
+  await showsCoverageOfItsScope(page, api);
   await thirtyFitAScreen(page, api);
   await worksByKeys(page, api);
   await saysWhenStale(page, api);

@@ -3,9 +3,10 @@
 import { Api } from "./api.mjs";
 import { fail, same, until } from "./browser.mjs";
 
-/** The chain of the test that keeps logs without headers, and the one that keeps clocks alone. */
+/** The chains of the test that keep logs without headers, clocks alone, and the logs of one contract. */
 const LOGS = "41003";
 const CLOCKS = "41004";
+const SCOPED = "41005";
 
 /** A chain of which blocks are archived, and its newest final block. */
 async function archived(page, origin, chainId) {
@@ -56,4 +57,30 @@ export async function showsBlocksWithoutHeaders(page, api) {
   );
   if ((await page.locator("main .error").count()) > 0) fail("a page of what is kept shows an error");
   console.log(`ok blocks without headers: ${number} with ${wanted.logs.length} logs, ${final}`);
+}
+
+/** What a chain keeps of the logs and of the transactions is archived, and the page says which part that is. */
+export async function showsCoverageOfItsScope(page, api) {
+  const { api: scoped } = await archived(page, api.origin, SCOPED);
+  const { scope } = await scoped.chain();
+  const answered = page.waitForResponse((response) => new URL(response.url()).pathname === `/${SCOPED}`);
+  await page.goto(`${api.origin}/chains/${SCOPED}`);
+  // Before the coverage of its datasets is known, the page shows that of its blocks.
+  await answered;
+  for (const _ of [1, 2]) await scoped.nextPoll(page, "polling continues");
+  for (const dataset of ["clock", "logs", "transactions"]) {
+    await until(
+      page,
+      `all that the chain keeps of ${dataset} is archived`,
+      (row) => document.querySelector(`${row} [data-field="coverage"]`)?.textContent === "100 %",
+      `[data-dataset="${dataset}"]`,
+    );
+  }
+  const words = await page.locator('[data-field="kept-parts"]').innerText();
+  for (const part of [`those of ${scope}`, "those that kept logs name"])
+    if (!words.includes(part)) fail(`the parts that are kept are told as “${words}”, without “${part}”`);
+  await page.goto(`${api.origin}/chains/${api.chainId}`);
+  await page.locator('[data-dataset="logs"]').waitFor();
+  if (await page.locator('[data-field="kept-parts"]').isVisible()) fail("a part of all logs");
+  console.log(`ok coverage: ${words}`);
 }

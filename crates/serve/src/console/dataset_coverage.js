@@ -25,6 +25,7 @@ export function datasetCoverage() {
   const low = el("span");
   const high = el("span");
   const colours = legend();
+  const parts = el("p", { class: "hint", "data-field": "kept-parts", hidden: true });
   const summary = el("summary");
   const body = el("tbody");
   const more = el("p", { class: "muted" });
@@ -45,6 +46,7 @@ export function datasetCoverage() {
     list,
     el("p", { class: "axis" }, low, high),
     colours.node,
+    parts,
     intervals,
   );
   const ended = new AbortController();
@@ -91,6 +93,8 @@ export function datasetCoverage() {
       });
       sync(list, rows, ({ dataset }) => dataset, datasetRow);
       colours.update(new Set(rows.flatMap(({ spans }) => spans.map(({ kind }) => kind))));
+      setText(parts, partWords(chain));
+      parts.hidden = parts.textContent === "";
       setText(low, count(blocks[0]?.from));
       setText(high, count(blocks[blocks.length - 1]?.to));
       shown = (rows.find(({ dataset }) => dataset === "logs") ?? rows[0])?.spans ?? blocks;
@@ -98,6 +102,15 @@ export function datasetCoverage() {
     },
     close: () => ended.abort(),
   };
+}
+
+/** Which part of a dataset the bars are about, where the chain keeps no more of it. */
+function partWords({ datasets = [], scope = "all" }) {
+  const words = [];
+  if (datasets.includes("logs") && scope !== "all") words.push(`Of the logs, those of ${scope} are kept.`);
+  if (datasets.includes("transactions") && !datasets.includes("tx_hashes"))
+    words.push("Of the transactions, those that kept logs name are kept.");
+  return words.join(" ");
 }
 
 function datasetRow({ dataset }) {
