@@ -1,6 +1,7 @@
 // The one search box: each kind of thing leads to an address that can be shared, and every chain says for itself what
 // it knows.
 
+import { Api } from "./api.mjs";
 import { fail, same, until } from "./browser.mjs";
 
 const COLLECTED = "0x28a87b6059180e46de5fb9ab35eb043e8fe00ab45afcc7789e3934ecbbcde3ea";
@@ -35,6 +36,7 @@ export async function findsEverything(page, api) {
   await findsBlock(page, api, block);
   await findsTransaction(page, api, logs[0]);
   await findsTopicAndAddress(page, api, logs[0]);
+  await saysFromWhereItSearched(page, api);
   await findsTime(page, api, Number(block.timestamp));
   await findsChain(page, api, chain);
   await saysWhatItTakes(page, api);
@@ -149,6 +151,29 @@ async function findsTopicAndAddress(page, api, log) {
     `/v1/chains/${api.chainId}/logs?fromBlock=0&toBlock=${head}&address=${log.address}&order=desc&limit=5`,
   );
   same("logs of the contract", rows, logs.length);
+}
+
+/** The chain of the test that begins at a later block than the first. */
+const LATE = "41003";
+/** The first topic of no log. */
+const NO_TOPIC = `0x${"3c".repeat(32)}`;
+
+/** That no log is found is that there is none only where every block was searched. */
+async function saysFromWhereItSearched(page, api) {
+  const chain = new Api(api.origin, LATE);
+  const { startBlock } = await chain.chain();
+  await page.goto(api.origin);
+  // Until it has archived blocks it refuses, which says nothing of its start.
+  const expect = (overview) => chain.chainIn(overview).finalized?.number ?? null;
+  await chain.untilShown(page, "the chain that begins later is archived", expect, () => true);
+  await page.goto(`${api.origin}/search?q=${NO_TOPIC}`);
+  const part = await answered(page, "topic");
+  const without = (chainId) => part.locator(`.not [data-chain="${chainId}"]`).count();
+  same("a chain that was searched from block 0 on has no such log", await without(api.chainId), 1);
+  same(`chain ${LATE} among those that have no such log`, await without(LATE), 0);
+  const words = await part.locator(`.unsure [data-chain="${LATE}"]`).textContent();
+  if (!words.includes(`none from block ${startBlock} on`))
+    fail(`a search from block ${startBlock} on is told as ${words}`);
 }
 
 /** A time with its zone: UTC where it has none. */

@@ -77,6 +77,7 @@ export function searchPage(_params, query) {
       const nodes = await question.ask(chain, ended.signal);
       if (ended.signal.aborted) return;
       if (nodes === null) place.none(chain);
+      else if (typeof nodes === "string") place.skip(chain, nodes);
       else place.found(chain, nodes);
     } catch (error) {
       if (!ended.signal.aborted) place.refused(chain, error);

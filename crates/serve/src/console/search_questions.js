@@ -1,5 +1,5 @@
 // The questions that a text of the search box leads to. A question asks one chain, and makes nodes of its answer:
-// null where the chain certainly has no such thing.
+// null where the chain certainly has no such thing, and words where it cannot say.
 
 import { getJson } from "./api.js";
 import { el, hashButton } from "./dom.js";
@@ -21,6 +21,8 @@ import { ago, count, counted, span, utc } from "./words.js";
 /** Logs of each chain that are shown at once. */
 const LOGS_SHOWN = 5;
 const DIRECTIONS = ["before", "after", "closest"];
+/** The first ledger of a Stellar network that any source has. */
+const FIRST_LEDGER = 2;
 
 /** The questions of one meaning, `{ kind, title, noun, ask(chain, signal), controls, nodes, chain, isForEvm }`. */
 export function questionsOf(meaning, options) {
@@ -143,15 +145,10 @@ function logsQuestion(kind, title, filter, chain) {
         limit: LOGS_SHOWN,
       });
       const { logs, nextCursor, toBlock } = await getJson(api(of, `logs?${query}`), { signal });
-      const isWhole = from <= (of.startBlock ?? 0);
       if (logs.length === 0) {
-        if (isWhole) return null;
-        return [
-          el("span", {
-            class: "muted",
-            text: `none from block ${count(from)} on; older ones are not searched`,
-          }),
-        ];
+        // Blocks below the chain's start in the settings exist, and were not looked at.
+        const isWhole = from <= (isStellar(of) ? FIRST_LEDGER : 0);
+        return isWhole ? null : `none from block ${count(from)} on; older ones are not searched`;
       }
       const all = logsPath({
         chain: of.chainId,
