@@ -1,10 +1,14 @@
 // The search for logs: every field is in the address, pages go on and back, and what is known is decoded.
 
+import { readFileSync } from "node:fs";
+
 import { fail, same, until } from "./browser.mjs";
 
 /** Small, so that a short chain has a second page. */
 const LIMIT = 3;
 export const NO_ADDRESS = "0x1234";
+const KEY = "chr_made-up";
+const TABLES = /format=csv/;
 const COLLECTED = "0x28a87b6059180e46de5fb9ab35eb043e8fe00ab45afcc7789e3934ecbbcde3ea";
 
 /** Those that the simulator's contracts emit, and the console knows. */
@@ -76,6 +80,7 @@ export async function searchesLogs(page, api) {
   await byTime(page, api, to);
   await saysWhatIsWrong(page, api, to);
   await decodes(page, api, to);
+  await savesWithAKey(page, api, to);
   console.log(`ok logs: ${first.logs.length} and ${second.logs.length}, decoded`);
 }
 
@@ -135,4 +140,29 @@ async function decodes(page, api, to) {
     .locator(`tr[data-log="${places([raw])[0]}"]`)
     .evaluate((node) => [node.dataset.event ?? null, node.querySelector(".event-cell a").title]);
   same("an event that is not known", event, [null, raw.topics[0]]);
+}
+
+/** A link that the browser follows by itself sends no key, so that a node which wants one refused the table. */
+async function savesWithAKey(page, api, to) {
+  await page.goto(`${api.origin}/logs?chain=${api.chainId}&fromBlock=0&toBlock=${to}&limit=${LIMIT}`);
+  const link = page.locator("#search-csv");
+  await link.waitFor();
+  await page.evaluate((key) => sessionStorage.setItem("chronolith-api-key", key), KEY);
+  const isAsked = (request) => TABLES.test(request.url()) && request.headers()["x-api-key"] === KEY;
+  const asked = page.waitForRequest(isAsked).catch(() => fail("the table is asked for without the key"));
+  const saved = page.waitForEvent("download");
+  await link.click();
+  const table = await (await fetch((await asked).url())).text();
+  const download = await saved;
+  same("the saved table", readFileSync(await download.path(), "utf8"), table);
+  same("its name", download.suggestedFilename(), `logs-${api.chainId}-0-${to}.csv`);
+  await page.route(TABLES, (route) =>
+    route.fulfill({ status: 401, json: { code: "UNAUTHORIZED", detail: "an API key is needed" } }),
+  );
+  await link.click();
+  await until(page, "why there is no table", () =>
+    document.querySelector("#toast")?.textContent.includes("an API key is needed"),
+  );
+  await page.unroute(TABLES);
+  await page.evaluate(() => sessionStorage.clear());
 }

@@ -36,6 +36,11 @@ export function useKey(key) {
   else sessionStorage.setItem(KEY, key);
 }
 
+/** Whether a key is sent along: a link that the browser follows by itself sends none. */
+export function hasKey() {
+  return Boolean(sessionStorage.getItem(KEY));
+}
+
 function headersOf(body) {
   const headers = { accept: "application/json" };
   if (body !== undefined) headers["content-type"] = "application/json";
@@ -56,7 +61,19 @@ export class ApiError extends Error {
 }
 
 /** The JSON at a path of this server. `body` makes it a POST. */
-export async function getJson(path, { signal, timeoutMs = TIMEOUT_MS, body } = {}) {
+export function getJson(path, options = {}) {
+  return answerOf(path, options, async (response) => read(response, await response.text()));
+}
+
+/** The bytes at a path of this server, whatever they are. */
+export function getBlob(path, options = {}) {
+  return answerOf(path, options, async (response) =>
+    response.ok ? response.blob() : read(response, await response.text()),
+  );
+}
+
+/** What `take` makes of the answer, or why there is none. */
+async function answerOf(path, { signal, timeoutMs = TIMEOUT_MS, body }, take) {
   const patience = AbortSignal.timeout(timeoutMs);
   const ends = new AbortController();
   const end = () => ends.abort();
@@ -72,7 +89,7 @@ export async function getJson(path, { signal, timeoutMs = TIMEOUT_MS, body } = {
       cache: "no-store",
       headers,
     });
-    return read(response, await response.text());
+    return await take(response);
   } catch (error) {
     if (error instanceof ApiError || signal?.aborted) throw error;
     if (patience.aborted) {

@@ -1,8 +1,8 @@
 // The search for logs: everything that is asked for is in the address, so that a result can be shared, reloaded and
 // gone back to.
 
-import { curl, getJson } from "./api.js";
-import { copy, el, setText, sync } from "./dom.js";
+import { ApiError, curl, getBlob, getJson, hasKey } from "./api.js";
+import { copy, el, setText, sync, tell } from "./dom.js";
 import { nameOf } from "./events.js";
 import { isStellar, logsPath } from "./links.js";
 import { chainNamed, chains, hasAnswered } from "./live.js";
@@ -15,6 +15,8 @@ import { count, counted } from "./words.js";
 const TOPICS = ["topic0", "topic1", "topic2", "topic3"];
 const NAMES = ["fromBlock", "toBlock", "address", ...TOPICS, "order", "limit"];
 const LIMIT = "50";
+/** For how long the browser may read a file that it saves. */
+const SAVING_MS = 60_000;
 
 export function logsPage(_params, query) {
   const asked = Object.fromEntries(
@@ -223,14 +225,32 @@ function actions(chainId, asked, answer, path) {
       : null;
   const request = button("Copy as curl", "search-copy-curl", () => copy(curl(path), "the request"));
   const csv =
-    logs.length > 0
-      ? el("a", {
-          class: "plain",
-          id: "search-csv",
-          href: apiPath(chainId, shown, { format: "csv" }),
-          download: "",
-          text: "CSV",
-        })
-      : null;
+    logs.length > 0 ? csvLink(apiPath(chainId, shown, { format: "csv" }), fileName(chainId, answer)) : null;
   return [first, next, json, csv, request].filter(Boolean);
+}
+
+function fileName(chainId, { fromBlock, toBlock }) {
+  return `logs-${chainId}-${fromBlock.number}-${toBlock.number}.csv`;
+}
+
+/** The browser follows it by itself, unless the node wants a key that only this page can send. */
+function csvLink(path, name) {
+  const link = el("a", { class: "plain", id: "search-csv", href: path, download: name, text: "CSV" });
+  link.addEventListener("click", (event) => {
+    if (!hasKey()) return;
+    event.preventDefault();
+    save(path, name);
+  });
+  return link;
+}
+
+async function save(path, name) {
+  try {
+    const url = URL.createObjectURL(await getBlob(path));
+    el("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), SAVING_MS);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    tell(`No CSV: ${error.message}`);
+  }
 }
