@@ -19,7 +19,7 @@ import { saysHowToTurnOn } from "./off.mjs";
 import { isWalkedByKeys, showsChains, showsReorg, sortsAndNarrows } from "./overview.mjs";
 import { asksForAKey, looksWell, saysWhenStale, weighsLittle, worksByKeys } from "./quality.mjs";
 import { findsEverything } from "./search.mjs";
-import { showsBlocksWithoutHeaders, showsCoverageOfItsScope } from "./sparse.mjs";
+import { namesABlockByALogAlone, showsBlocksWithoutHeaders, showsCoverageOfItsScope } from "./sparse.mjs";
 
 const [base, control, artifacts, chainId] = process.argv.slice(2);
 if (!chainId) fail("usage: node check.mjs BASE_URL CONTROL_URL ARTIFACT_DIR CHAIN_ID");
@@ -71,6 +71,7 @@ async function main() {
   await saysWhatBecameOfABlock(page, api, control);
   await showsBlocksWithoutHeaders(page, api);
   await showsCoverageOfItsScope(page, api);
+  await namesABlockByALogAlone(page, api);
   await thirtyFitAScreen(page, api);
   await worksByKeys(page, api);
   await saysWhenStale(page, api);

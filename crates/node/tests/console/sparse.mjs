@@ -7,6 +7,8 @@ import { fail, same, until } from "./browser.mjs";
 const LOGS = "41003";
 const CLOCKS = "41004";
 const SCOPED = "41005";
+/** The hash of no transaction. */
+const NO_HASH = `0x${"5d".repeat(32)}`;
 
 /** A chain of which blocks are archived, and its newest final block. */
 async function archived(page, origin, chainId) {
@@ -15,6 +17,12 @@ async function archived(page, origin, chainId) {
   const expect = (overview) => api.chainIn(overview).finalized?.number ?? null;
   const final = await api.untilShown(page, `blocks of chain ${chainId} are archived`, expect, () => true);
   return { api, final };
+}
+
+async function newestFinalLog(api) {
+  const query = "fromBlock=earliest&toBlock=finalized&order=desc&limit=1";
+  const { logs } = await api.must(`/v1/chains/${api.chainId}/logs?${query}`);
+  return logs[0] ?? fail(`chain ${api.chainId} has no logs`);
 }
 
 /** The page of a block without its header: number, hash, parent and time. */
@@ -38,10 +46,7 @@ async function showsClock(page, api, number) {
 /** Blocks of chains without headers have pages; with their logs, where the chain keeps those. */
 export async function showsBlocksWithoutHeaders(page, api) {
   const { api: logs } = await archived(page, api.origin, LOGS);
-  const newest = await logs.must(
-    `/v1/chains/${LOGS}/logs?fromBlock=earliest&toBlock=finalized&order=desc&limit=1`,
-  );
-  const number = Number(newest.logs[0].blockNumber);
+  const number = Number((await newestFinalLog(logs)).blockNumber);
   const wanted = await logs.must(`/v1/chains/${LOGS}/logs?fromBlock=${number}&toBlock=${number}&limit=50`);
   await showsClock(page, logs, number);
   await until(
@@ -83,4 +88,27 @@ export async function showsCoverageOfItsScope(page, api) {
   await page.locator('[data-dataset="logs"]').waitFor();
   if (await page.locator('[data-field="kept-parts"]').isVisible()) fail("a part of all logs");
   console.log(`ok coverage: ${words}`);
+}
+
+/** Of a transaction that is not kept the page says a block only where a log of that block names the transaction. */
+export async function namesABlockByALogAlone(page, api) {
+  const { api: logs } = await archived(page, api.origin, LOGS);
+  const { transactionHash: hash, blockNumber } = await newestFinalLog(logs);
+  const number = Number(blockNumber);
+  const named = "A log names it in block";
+  const says = (words) => page.locator("main").getByText(words).waitFor();
+  const opens = (which, block) =>
+    page.goto(`${api.origin}/chains/${LOGS}/transactions/${which}?block=${block}`);
+  await opens(hash, number);
+  await says(`${named} ${number.toLocaleString("en-US")}.`);
+  for (const [which, block] of [
+    [hash, number - 1],
+    [NO_HASH, number],
+  ]) {
+    await opens(which, block);
+    await says(`No log of block ${block.toLocaleString("en-US")} names it.`);
+    const words = await page.locator("main").innerText();
+    if (words.includes(named)) fail(`what the address says of ${which} is told as known: ${words}`);
+  }
+  console.log(`ok transaction: named by a log of block ${number}, and by none of another`);
 }

@@ -1,6 +1,6 @@
 // One transaction: what it is, and the logs that it made.
 
-import { ApiError, curl, getJson } from "./api.js";
+import { curl, getJson } from "./api.js";
 import { nativeAmount, placeHead } from "./block.js";
 import { copy, copyButton, el } from "./dom.js";
 import { addressLink, blockLink, blockPath, hashLink } from "./links.js";
@@ -27,31 +27,28 @@ export function transactionPage({ chainId, hash }, query) {
     const request = el("button", { type: "button", class: "plain", text: "Copy as curl" });
     request.addEventListener("click", () => copy(curl(path), "the request"));
     head.replaceChildren(placeHead(id, `Transaction ${shortHash(hash)}`, request));
-    let block = query.get("block");
+    let found = null;
     try {
-      const found = await getJson(path, { signal: ended.signal });
-      block = found.blockNumber;
+      found = await getJson(path, { signal: ended.signal });
       body.replaceChildren(facts(id, found));
     } catch (error) {
       if (ended.signal.aborted) return;
-      const known =
-        block === null
-          ? null
-          : el(
-              "p",
-              {},
-              "A log names it in block ",
-              el("a", { href: blockPath(id, block), text: count(Number(block)) }),
-              ".",
-            );
-      body.replaceChildren(errorBox(error), ...(known ? [known] : []));
+      body.replaceChildren(errorBox(error));
     }
-    if (block === null || ended.signal.aborted) return;
+    const number = found ? Number(found.blockNumber) : blockOf(query);
+    if (number === null || ended.signal.aborted) return;
+    const none = found ? "No logs" : `No log of block ${count(number)} names it`;
     const logs = el("div");
-    body.append(
-      el("section", { "aria-labelledby": "logs-title" }, el("h2", { id: "logs-title", text: "Logs" }), logs),
+    const section = el(
+      "section",
+      { "aria-labelledby": "logs-title" },
+      el("h2", { id: "logs-title", text: "Logs" }),
+      logs,
     );
-    await showLogs(id, Number(block), hash, logs, ended.signal);
+    body.append(section);
+    const shown = await showLogs(id, { number, hash, none }, logs, ended.signal);
+    // Anybody can write a block into the address: a log of the transaction says that it is there.
+    if (!found && shown > 0) section.before(namedIn(id, number));
   }
 
   return {
@@ -64,6 +61,17 @@ export function transactionPage({ chainId, hash }, query) {
     },
     close: () => ended.abort(),
   };
+}
+
+/** The block that the address names; null where it names none. */
+function blockOf(query) {
+  const text = query.get("block") ?? "";
+  return /^\d{1,15}$/.test(text) ? Number(text) : null;
+}
+
+function namedIn(chainId, number) {
+  const link = el("a", { href: blockPath(chainId, number), text: count(number) });
+  return el("p", {}, "A log names it in block ", link, ".");
 }
 
 function facts(chainId, found) {
@@ -113,21 +121,23 @@ function facts(chainId, found) {
   );
 }
 
-async function showLogs(chainId, number, hash, place, signal) {
+/** Shows them, or `none` in words, and says how many there are. */
+async function showLogs(chainId, { number, hash, none }, place, signal) {
   try {
     const { logs, isWhole } = await logsOf(chainId, number, hash, signal);
-    const rest = isWhole ? "" : " among the first of its block";
+    const rest = isWhole ? "" : " among the first of the block";
     const words = el("p", {
       class: "hint",
-      text: `${logs.length === 0 ? "No logs" : counted(logs.length, "log")}${rest}.`,
+      text: `${logs.length === 0 ? none : counted(logs.length, "log")}${rest}.`,
     });
     place.replaceChildren(
       words,
       ...(logs.length > 0 ? [logTable(chainId, logs, { hides: ["Block", "Time, UTC", "Transaction"] })] : []),
     );
+    return logs.length;
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
     if (!signal.aborted) place.replaceChildren(errorBox(error));
+    return 0;
   }
 }
 
