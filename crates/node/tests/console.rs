@@ -296,7 +296,8 @@ async fn pages_of_other_origins_read_the_answers_to_calls_and_to_keys() {
     let bench = Bench::new(&[chain.server.url()], DEPTH_5);
     let (key, hash) = bench.new_key("page");
     // With a limit, answers say what is left of it.
-    let limits = json!({ "name": "page", "hash": hash, "requestsPerSecond": 100, "requestBurst": 1_000 });
+    let limits =
+        json!({ "name": "page", "hash": hash, "requestsPerSecond": 100, "requestBurst": 1_000 });
     let keys = json!({ "required": true, "keys": [limits] });
     bench.change(r#""chains""#, &format!(r#""apiKeys": {keys}, "chains""#));
     let running = bench.start();
