@@ -45,6 +45,13 @@ pub enum Error {
     /// No answer, and none will come before an operator acts. A process that runs for long may try again.
     #[error("no answer (endpoint={endpoint}): {reason}")]
     Stuck { endpoint: String, reason: String },
+    /// The endpoint refuses the request by its status, and would refuse it again: its key, or what is requested.
+    #[error("request refused (endpoint={endpoint}, status={status}): {reason}")]
+    Refused {
+        endpoint: String,
+        status: u16,
+        reason: String,
+    },
     /// The endpoint does not have the method.
     #[error("method missing (endpoint={endpoint}, method={method})")]
     NoMethod {
@@ -115,6 +122,7 @@ impl Error {
             Self::WrongChain { .. } | Self::WrongGenesis { .. } => FailureClass::WrongChain,
             Self::Unavailable { class, .. } => *class,
             Self::Stuck { .. } => FailureClass::Stopped,
+            Self::Refused { status, .. } => FailureClass::Http(*status),
             Self::NoMethod { .. } => FailureClass::MissingMethod,
             Self::TooLarge { .. } => FailureClass::TooLarge,
             Self::Missing { .. } => FailureClass::MissingBlock,
@@ -144,9 +152,10 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid(_) | Self::WrongChain { .. } | Self::WrongGenesis { .. } => {
-                ErrorKind::Invalid
-            }
+            Self::Invalid(_)
+            | Self::Refused { .. }
+            | Self::WrongChain { .. }
+            | Self::WrongGenesis { .. } => ErrorKind::Invalid,
             Self::Unavailable { .. }
             | Self::Stuck { .. }
             | Self::NoMethod { .. }

@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use canned::{Canned, Piece, calls, chain, head, replies, whole};
-use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Proof, Scope};
+use chronolith_model::{
+    BlockRange, BlockRef, Dataset, DatasetSet, ErrorKind, Hash32, Proof, Scope,
+};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
 use chronolith_source::stellar::{LakePlace, LakeSettings, LakeSource};
-use chronolith_source::{EndpointSettings, Source, Want};
+use chronolith_source::{EndpointSettings, FailureClass, Source, Want};
 use chronolith_stellar::Network;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -158,13 +160,64 @@ async fn a_stream_of_empty_lines_is_given_up() {
     let portal = PortalSource::new(PortalSettings::new(&server.url(), 31_337)).unwrap();
     let began = Instant::now();
     let fetched = portal.fetch(BlockRange::new(0, 9), &want(), None).await;
-    let error = fetched.unwrap_err().to_string();
+    let error = fetched.unwrap_err();
+    assert_eq!(error.class(), FailureClass::TimedOut, "{error}");
+    let error = error.to_string();
     assert!(error.contains("too slow"), "{error}");
     assert!(
         began.elapsed() < Duration::from_secs(1_000),
         "{:?}",
         began.elapsed()
     );
+}
+
+/// A page in place of an answer was shown as `request failed`, and a refused key as `settings do not fit`.
+#[tokio::test(start_paused = true)]
+async fn everybody_reads_what_kind_of_answer_a_portal_gave() {
+    for (status, expected) in [
+        ("200 OK", FailureClass::Unreadable),
+        ("401 Unauthorized", FailureClass::Http(401)),
+        ("403 Forbidden", FailureClass::Http(403)),
+        ("422 Unprocessable Entity", FailureClass::Http(422)),
+        ("404 Not Found", FailureClass::InvalidSettings),
+    ] {
+        let server = Canned::start(move |_| {
+            let page = "<html>no</html>";
+            let mut answer = head(status);
+            let length = format!("Content-Length: {}\r\n\r\n{page}", page.len());
+            answer.extend_from_slice(length.as_bytes());
+            vec![Piece::now(answer)]
+        });
+        let server = server.await;
+        let portal = PortalSource::new(PortalSettings::new(&server.url(), 31_337)).unwrap();
+        let error = portal.heads().await.unwrap_err();
+        assert_eq!(error.class(), expected, "{status}: {error}");
+        // What is refused is not requested again at once; a page may be one of a proxy.
+        let kind = match expected {
+            FailureClass::Unreadable => ErrorKind::Unavailable,
+            _ => ErrorKind::Invalid,
+        };
+        assert_eq!(error.kind(), kind, "{status}: {error}");
+        assert_eq!(portal.endpoints()[0].last_failure, Some(expected));
+    }
+}
+
+/// A line that is no block, in the middle of a stream: it is fetched again, and shown as what it is.
+#[tokio::test(start_paused = true)]
+async fn a_line_that_is_no_block_is_an_unreadable_answer() {
+    let hash = format!("0x{:064x}", 1);
+    let server = Canned::start(move |request| {
+        if request.starts_with("GET ") {
+            whole(&format!(r#"{{"number":100,"hash":"{hash}"}}"#))
+        } else {
+            whole("upstream connect error\n")
+        }
+    });
+    let server = server.await;
+    let portal = PortalSource::new(PortalSettings::new(&server.url(), 31_337)).unwrap();
+    let fetched = portal.fetch(BlockRange::new(0, 9), &want(), None).await;
+    let error = fetched.unwrap_err();
+    assert_eq!(error.class(), FailureClass::Unreadable, "{error}");
 }
 
 /// A pause that another request earned kept a fetch waiting for minutes beside a good endpoint.

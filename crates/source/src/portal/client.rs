@@ -131,7 +131,8 @@ impl Client {
             self.steps.fetch_add(1, Ordering::Relaxed);
             serde_json::from_slice(&bytes).map_err(|error| {
                 let error = self.health.hide(&error.to_string());
-                self.again_later(format!("/{path} is not understood: {error}"))
+                let reason = format!("/{path} is not understood: {error}");
+                self.again_as(FailureClass::Unreadable, reason)
             })
         };
         self.measured(path, request).await
@@ -232,7 +233,7 @@ impl Client {
             // Pieces without a line are not progress, unless they are a long line's.
             let elapsed = last.elapsed();
             if elapsed > self.idle_timeout && is_too_slow(elapsed, lines.rest().len()) {
-                return Err(self.again_later("the stream is too slow"));
+                return Err(self.again_as(FailureClass::TimedOut, "the stream is too slow"));
             }
         }
         // No beginning of an object is an object: what parses has lost nothing but the line's end.
@@ -336,10 +337,11 @@ impl Client {
             Meaning::Refused => {
                 let body = self.read(response).await;
                 let text = body.map_or_else(|_| String::new(), |body| text_of(&body));
-                let text = self.health.hide(&text);
-                Error::Invalid(format!(
-                    "Portal refuses the request (endpoint={endpoint}, status={status}): {text}"
-                ))
+                Error::Refused {
+                    endpoint,
+                    status,
+                    reason: self.health.hide(&text),
+                }
             }
             Meaning::Conflict => self.conflict(response, from).await,
         };
@@ -379,6 +381,11 @@ impl Client {
 
     pub(crate) fn again_later(&self, reason: impl Into<String>) -> Failure {
         Failure::Again(self.health.unavailable(reason))
+    }
+
+    /// The same, with what everybody may read of it.
+    fn again_as(&self, class: FailureClass, reason: impl Into<String>) -> Failure {
+        Failure::Again(self.health.unavailable(reason).classed(class))
     }
 
     fn url(&self, path: &str) -> Url {

@@ -14,6 +14,7 @@ use super::client::Failure;
 use super::wire::{Line, LineHeader, LineLog};
 use crate::error::Error;
 use crate::evm::{Oddity, bloom};
+use crate::failure::FailureClass;
 use crate::source::{Fetched, Want};
 
 /// Blocks for which there is room from the start.
@@ -87,7 +88,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn take(&mut self, text: &[u8]) -> Result<(), Failure> {
         let line: Line = serde_json::from_slice(text).map_err(|error| {
             let reason = format!("a line is not a block: {error}");
-            Failure::Again(self.unavailable(reason))
+            Failure::Again(self.unavailable(reason).classed(FailureClass::Unreadable))
         })?;
         self.check_place(&line)?;
         let number = line.header.number;
