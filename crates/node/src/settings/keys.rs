@@ -219,6 +219,10 @@ mod tests {
             "at least 1",
         );
         check(one(json!({ "secret": 1 })), "unknown field");
+        check(
+            json!({ "keys": ["chr_secret"] }),
+            "apiKeys.keys[0]: invalid type: string \"…\"",
+        );
         let twice =
             json!({ "keys": [{ "name": "a", "hash": HASH }, { "name": "b", "hash": HASH }] });
         check(twice, "b has the name or the hash of another");

@@ -70,22 +70,29 @@ pub(super) fn typed<T: DeserializeOwned>(value: Value, within: &str) -> Result<T
         };
         anyhow!(
             "{within}{dot}{path}: {}",
-            without_urls(&error.inner().to_string())
+            without_values(&error.inner().to_string())
         )
     })
 }
 
-/// A message without the URLs it quotes: they may carry keys.
-fn without_urls(message: &str) -> String {
-    let hide = |part: &str| {
-        if part.contains("://") {
-            "…".to_owned()
-        } else {
-            part.to_owned()
-        }
+/// A message without the text of the settings that it quotes, which may be a key, and without URLs, which may
+/// carry one.
+fn without_values(message: &str) -> String {
+    // From the first quote to the last one: the text itself may have quotes.
+    let around = message
+        .split_once('"')
+        .and_then(|(before, rest)| Some((before, rest.rsplit_once('"')?.1)));
+    let message = match around {
+        Some((before, after)) => format!("{before}\"…\"{after}"),
+        None => message.to_owned(),
     };
-    let parts: Vec<String> = message.split('"').map(hide).collect();
-    parts.join("\"")
+    // Names of fields and variants stand between backticks.
+    let hide = |part| match str::contains(part, "://") {
+        true => "…",
+        false => part,
+    };
+    let parts: Vec<&str> = message.split('`').map(hide).collect();
+    parts.join("`")
 }
 
 /// Why and where a text is not TOML, without the line: it may hold a key.
@@ -129,5 +136,54 @@ pub(super) fn expand(value: &mut Value, variable: &dyn Fn(&str) -> Option<String
         Value::Array(all) => all.iter_mut().try_for_each(|one| expand(one, variable)),
         Value::Object(all) => all.values_mut().try_for_each(|one| expand(one, variable)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Everything that a key may be put into by mistake.
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        #[expect(dead_code, reason = "only its type counts")]
+        number: u64,
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_not_quoted() {
+        for (value, expected) in [
+            (
+                json!({ "number": "chr_SECRET" }),
+                "in.number: invalid type: string \"…\", expected u64",
+            ),
+            (
+                json!({ "number": "chr_\" SECRET \"SECRET" }),
+                "in.number: invalid type: string \"…\", expected u64",
+            ),
+            (
+                json!({ "number": "https://n.example/SECRET" }),
+                "in.number: invalid type: string \"…\", expected u64",
+            ),
+            (json!("chr_SECRET"), "in: invalid type: string \"…\""),
+            (
+                json!({ "number": -1 }),
+                "in.number: invalid value: integer `-1`",
+            ),
+            (
+                json!({ "numbr": 1 }),
+                "unknown field `numbr`, expected `number`",
+            ),
+        ] {
+            let error = typed::<Fields>(value, "in").unwrap_err().to_string();
+            assert!(error.contains(expected), "{error} instead of {expected}");
+            assert!(!error.contains("SECRET"), "{error}");
+        }
+        let url = without_values("unknown variant `https://n.example/SECRET`, expected `auto`");
+        assert_eq!(url, "unknown variant `…`, expected `auto`");
     }
 }

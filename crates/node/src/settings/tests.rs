@@ -344,12 +344,16 @@ const BAD: &[(&str, &str)] = &[
         "rpcWs[0]: a URL begins with ws:// or wss://",
     ),
     (
+        r#"{"chains":["base"],"apiKeys":{"keys":["chr_SECRET"]}}"#,
+        "apiKeys.keys[0]: invalid type: string \"…\"",
+    ),
+    (
         r#"{"chains":[{"chainId":1,"rpcHttp":[5]}]}"#,
         "rpcHttp[0]: an endpoint is a URL, or an object with `url`",
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":[{"url":"http://SECRET","batch":"many"}]}]}"#,
-        "chains[0]: rpcHttp[0].batch: invalid type: string \"many\", expected usize",
+        "chains[0]: rpcHttp[0].batch: invalid type: string \"…\", expected usize",
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":[{"url":"http://a","batch":0}]}]}"#,
