@@ -169,6 +169,20 @@ async fn flags_answer_without_a_question() {
     );
 }
 
+/// A node that reports another chain than those that were named: its chain was followed beside them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_a_chain_that_was_not_named_is_refused() {
+    let node = EvmNode::new(EvmSpec::tiny(7), 20);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::without_file();
+    let expected = "31337: a node of this chain is given, and the chain is not asked for";
+    let lines = format!("base\nportal,{}\nlogs\n\n", server.url());
+    refused(&bench, &["init"], &lines, expected);
+    assert!(!bench.config.exists());
+    answered(&bench, &["init"], &lines.replace("base", "base,31337"));
+    assert_eq!(file(&bench)["chains"].as_array().unwrap().len(), 2);
+}
+
 /// Nothing on standard input is the default of each question.
 #[test]
 fn no_answer_is_the_default() {

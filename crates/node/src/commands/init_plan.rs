@@ -23,6 +23,8 @@ pub(super) struct Blocks {
     /// Ids of the chains that were named; those of nodes come beside them.
     chains: Vec<u64>,
     pub(super) urls: Vec<Node>,
+    /// How many of those, the first ones, came with the chains: each of them asks for its chain.
+    asking: usize,
     has_portal: bool,
 }
 
@@ -68,12 +70,17 @@ fn known(chain_id: u64) -> Option<&'static KnownChain> {
     CHAINS.iter().find(|known| known.chain_id == chain_id)
 }
 
+fn name_of(chain_id: u64) -> String {
+    known(chain_id).map_or_else(|| chain_id.to_string(), |known| known.name.to_owned())
+}
+
 impl Blocks {
     /// The answer to the first question.
     pub(super) fn parse_chains(text: &str) -> Result<Self> {
         let mut blocks = Self {
             chains: Vec::new(),
             urls: Vec::new(),
+            asking: 0,
             has_portal: false,
         };
         for part in parts(text) {
@@ -91,6 +98,7 @@ impl Blocks {
             !blocks.chains.is_empty() || !blocks.urls.is_empty(),
             "name a chain, or give the URL of a node"
         );
+        blocks.asking = blocks.urls.len();
         Ok(blocks)
     }
 
@@ -112,9 +120,10 @@ impl Blocks {
         Ok(self)
     }
 
-    /// All chains, each once, in the order in which they were named.
+    /// All chains that were asked for, each once, in the order in which they were named.
     fn ids(&self) -> Vec<u64> {
-        let of_nodes = self.urls.iter().filter_map(|node| node.chain_id);
+        let asking = self.urls.iter().take(self.asking);
+        let of_nodes = asking.filter_map(|node| node.chain_id);
         let mut ids: Vec<u64> = Vec::new();
         for id in self.chains.iter().copied().chain(of_nodes) {
             if !ids.contains(&id) {
@@ -132,8 +141,17 @@ impl Blocks {
 
     /// Every chain must come from somewhere, and every node be of a chain that is wanted.
     pub(super) fn check(&self) -> Result<()> {
-        for id in self.ids() {
-            let name = known(id).map_or_else(|| id.to_string(), |known| known.name.to_owned());
+        let ids = self.ids();
+        let of_nodes = self.urls.iter().filter_map(|node| node.chain_id);
+        for id in of_nodes {
+            ensure!(
+                ids.contains(&id),
+                "{}: a node of this chain is given, and the chain is not asked for: name it with the others, or leave its node out",
+                name_of(id)
+            );
+        }
+        for id in ids {
+            let name = name_of(id);
             let from_portal = self.has_portal && known(id).is_some();
             if self.urls_of(id).is_empty() && !from_portal {
                 match known(id) {
@@ -323,6 +341,14 @@ mod tests {
             ("gnosis", "portal", Keep::Everything),
             json!([{ "name": "gnosis", "datasets": ["logs", "tx_hashes"] }]),
         );
+        // A node among the chains asks for its own; more nodes of it may follow.
+        check(
+            ("base 5=http://a", "portal,5=http://b", Keep::Clock),
+            json!([
+                { "name": "base", "datasets": clock },
+                { "chainId": 5, "rpcHttp": ["http://a", "http://b"], "datasets": clock },
+            ]),
+        );
         let all = plan("all", "portal", Keep::Clock).unwrap();
         assert_eq!(all.blocks.ids().len(), 30);
         crate::settings::check_text(&all.settings().unwrap().to_string()).unwrap();
@@ -341,6 +367,14 @@ mod tests {
                 "celo: no source: add portal, or celo=URL",
             ),
             ("5", "portal", "5: not known to the Portal: give 5=URL"),
+            // Its chain was followed beside those that were asked for.
+            (
+                "base",
+                "portal,10=http://a/SECRET",
+                "optimism: a node of this chain is given, and the chain is not asked for",
+            ),
+            ("all", "portal,5=http://a/SECRET", "5: a node of this chain"),
+            ("5=http://a", "7=http://b/SECRET", "7: a node of this chain"),
         ] {
             let error = format!("{:#}", plan(chains, from, Keep::Clock).err().unwrap());
             assert!(error.contains(expected), "{chains} {from}: {error}");
