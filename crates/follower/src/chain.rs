@@ -1,6 +1,7 @@
 //! One chain as the node runs it: its source, its archive, and the blocks between the two.
 
 use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
 use chronolith_source::{Error as SourceError, Fetched, Heads, JointSource, Source, Want};
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::control::Control;
 use crate::counters::Counters;
@@ -104,6 +105,9 @@ pub struct Chain {
     pub agreement: Agreement,
     /// Where ingest begins while the archive has no head.
     begins_at: OnceLock<u64>,
+    /// The first block that is wanted: that of the settings, or one below it that was asked for later.
+    wanted_from: AtomicU64,
+    more_is_wanted: Notify,
     /// Keeps other processes of this machine away, while this lives.
     lock: Option<File>,
 }
@@ -233,6 +237,8 @@ impl Chain {
             maintenance: MaintenanceStatus::default(),
             agreement: Agreement::default(),
             begins_at: OnceLock::new(),
+            wanted_from: AtomicU64::new(settings.start_block),
+            more_is_wanted: Notify::new(),
             lock: None,
             settings,
         })
@@ -330,6 +336,29 @@ impl Chain {
         self.begins_at.get_or_init(|| number);
     }
 
+    /// Wants the blocks from this one on as well, which are then fetched as gaps are. Whether that is more than
+    /// was wanted.
+    pub fn want_from(&self, number: u64) -> bool {
+        let is_more = number < self.wanted_from.fetch_min(number, Ordering::Relaxed);
+        if is_more {
+            self.more_is_wanted.notify_one();
+        }
+        is_more
+    }
+
+    /// Until more blocks are wanted than before.
+    pub(crate) async fn more_is_wanted(&self) {
+        self.more_is_wanted.notified().await;
+    }
+
+    /// The first block that is wanted. What lies below the settings' is final once a block above it is archived.
+    fn wanted_from(&self) -> u64 {
+        match self.archive.health().head {
+            Some(_) => self.wanted_from.load(Ordering::Relaxed),
+            None => self.settings.start_block,
+        }
+    }
+
     /// Whether a core of our own is a source: its first ledger takes a while.
     pub fn has_core(&self) -> bool {
         let stellar = self.settings.stellar.as_ref();
@@ -368,7 +397,7 @@ impl Chain {
     /// What is missing of the blocks that are wanted, up to one that is not.
     pub fn missing_below(&self, end: u64) -> Vec<BlockRange> {
         let settings = &self.settings;
-        let wanted = BlockRange::new(settings.start_block, end);
+        let wanted = BlockRange::new(self.wanted_from(), end);
         self.archive
             .missing(wanted, settings.datasets, &settings.scope)
     }
@@ -379,7 +408,7 @@ impl Chain {
         let covered = self.archive.coverage(DatasetSet::CLOCK, None).into_iter();
         let ends = [BlockRange::new(end, end)];
         let mut gaps = Vec::new();
-        let mut at = self.settings.start_block;
+        let mut at = self.wanted_from();
         for covered in covered.map(|(covered, _)| covered).chain(ends) {
             let until = covered.start.min(end);
             if at < until {

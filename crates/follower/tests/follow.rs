@@ -202,6 +202,28 @@ async fn gaps_below_the_head_are_filled_beside_new_blocks() {
     assert_eq!(twice as u64, missing.len(), "fetched more than once");
 }
 
+/// Where the rows of a database begin is perhaps known only after the chain is followed.
+#[tokio::test(start_paused = true)]
+async fn older_blocks_that_are_wanted_later_are_fetched_too() {
+    let node = node(7, 700);
+    let (mut ground, source) = (Ground::new(DEPTH_5), MemorySource::new(&[&node]));
+    ground.settings.start_block = 400;
+    let chain = ground.open(&source).await;
+    following(&chain, async {
+        // Nothing is archived yet: what lies below is perhaps not final.
+        assert!(chain.want_from(300));
+        assert_eq!(chain.gaps_below(400), []);
+        until_archived(&chain, 695).await;
+        wait("the first gap", || chain.gaps_below(696).is_empty()).await;
+        assert!(chain.want_from(10));
+        assert!(!chain.want_from(20), "it is wanted already");
+        assert_eq!(chain.gaps_below(696), [BlockRange::new(10, 300)]);
+        wait("the second gap", || chain.gaps_below(696).is_empty()).await;
+    })
+    .await;
+    assert_archived(&chain.archive, &node, BlockRange::new(10, 696)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn endpoints_that_disagree_hold_the_archive_until_they_agree() {
     let nodes = [31, 31].map(|seed| node(seed, 60));

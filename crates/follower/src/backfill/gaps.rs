@@ -51,7 +51,10 @@ async fn fill_gaps(chain: &Chain) -> Infallible {
         let why = blocked.clone().map(|why| (why.clone(), why)).or(failed);
         note(chain, &missing, why);
         if missing.is_empty() || blocked.is_some() {
-            tokio::time::sleep(CHECK_EVERY).await;
+            tokio::select! {
+                () = tokio::time::sleep(CHECK_EVERY) => {}
+                () = chain.more_is_wanted() => {}
+            }
             continue;
         }
         // A range that no source can fill must not keep those above it empty.
