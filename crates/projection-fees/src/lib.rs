@@ -7,7 +7,10 @@ mod known;
 mod near;
 mod pages;
 mod query;
+mod recorded;
 mod totals;
+
+use std::sync::OnceLock;
 
 use async_trait::async_trait;
 use chronolith_chain_view::ChainView;
@@ -25,6 +28,7 @@ pub use filter::{Address, FeeFilter, FeeStatus, event_named, event_names};
 pub use known::known_contracts;
 pub use pages::{FeePage, page};
 pub use query::{FeeList, FeePosition, FeeRequest, FeeRow, list};
+pub use recorded::recorded_start;
 pub use totals::{FeeTotal, TotalPosition, totals};
 
 const TABLE: Table = Table {
@@ -77,6 +81,8 @@ fn as_hex<S: serde::Serializer>(address: &[u8; 20], to: S) -> std::result::Resul
 pub struct Fees {
     chain: i64,
     contracts: Vec<FeeContract>,
+    /// The same with the first blocks that are recorded, once they are known; none where others are an error.
+    recorded: Option<OnceLock<Vec<FeeContract>>>,
     selection: LogSelection,
 }
 
@@ -96,13 +102,28 @@ impl Fees {
         Ok(Self {
             chain: chain_id(chain)?,
             contracts,
+            recorded: None,
             selection: LogSelection::new(&emitters, &topics(), &[Dataset::Logs]),
         })
     }
 
+    /// The same, with first blocks for the first run only: those that it recorded go before them.
+    #[must_use]
+    pub fn of_first_run(self) -> Self {
+        Self {
+            recorded: Some(OnceLock::new()),
+            ..self
+        }
+    }
+
+    fn contracts(&self) -> &[FeeContract] {
+        let recorded = self.recorded.as_ref().and_then(OnceLock::get);
+        recorded.unwrap_or(&self.contracts)
+    }
+
     /// Whether an event counts: its contract may do so only from a later block on.
     fn counts(&self, found: &BlockLog<'_>) -> bool {
-        let mut contracts = self.contracts.iter();
+        let mut contracts = self.contracts().iter();
         contracts
             .any(|one| one.address == *found.log.emitter() && found.block.number >= one.from_block)
     }
@@ -147,12 +168,28 @@ impl Projection for Fees {
     }
 
     fn start_block(&self) -> u64 {
-        let starts = self.contracts.iter().map(|one| one.from_block);
+        let starts = self.contracts().iter().map(|one| one.from_block);
         starts.min().unwrap_or(0)
     }
 
     fn settings(&self) -> Value {
-        json!({ "contracts": self.contracts })
+        json!({ "contracts": self.contracts() })
+    }
+
+    fn adopts(&self, recorded: &Value) -> bool {
+        let Some(known) = &self.recorded else {
+            return false;
+        };
+        let mut contracts = self.contracts.clone();
+        for one in &mut contracts {
+            let Some(first) = recorded_start(recorded, &one.address) else {
+                return false;
+            };
+            one.from_block = first;
+        }
+        // Nothing but first blocks may differ, and they do not change any more.
+        json!({ "contracts": contracts }) == *recorded
+            && *known.get_or_init(|| contracts.clone()) == contracts
     }
 
     fn extends(&self, before: &Value) -> bool {

@@ -31,6 +31,11 @@ pub trait Projection: Send + Sync {
     fn continues(&self, _before: &Value) -> bool {
         false
     }
+    /// Whether it goes on with these settings instead of its own, from now on: what differs of its own is for a
+    /// first run only.
+    fn adopts(&self, _recorded: &Value) -> bool {
+        false
+    }
     /// The logs that it decodes.
     fn selection(&self) -> &LogSelection;
     /// The rows of logs of whole blocks.

@@ -115,6 +115,13 @@ impl Projector {
         self.feed.chain
     }
 
+    /// The first block whose logs count. Registration may change it: see [`Projection::adopts`].
+    #[must_use]
+    pub fn start_block(&self) -> Option<u64> {
+        let starts = self.projections.iter().map(|one| one.start_block());
+        starts.min()
+    }
+
     /// [`Projector::register`], once, and again with every month.
     ///
     /// # Errors
@@ -190,6 +197,18 @@ impl Projector {
         if known == settings {
             return Ok(());
         }
+        if projection.adopts(&known) {
+            let (chain, first) = (self.chain, projection.start_block());
+            tracing::info!(
+                event = "start_point_kept",
+                chain,
+                projection = name,
+                wanted = start,
+                first,
+                "START_POINT is for the first run only: the rows of the database begin at block {first}"
+            );
+            return Ok(());
+        }
         let known = projection.made_with(tx, view, known).await?;
         if projection.continues(&known) {
             let goes_on = tx.execute(GOES_ON, &[&self.chain, &name, &settings]).await;
@@ -229,7 +248,10 @@ impl Projector {
             let known = client.query_opt(KNOWN, &[&self.chain, &name]).await;
             let known = known.tried("read the settings of a projection")?;
             let known: Option<serde_json::Value> = known.map(|row| row.get(0));
-            if known.is_some_and(|known| known != projection.settings()) {
+            let differs = |known: &serde_json::Value| {
+                *known != projection.settings() && !projection.adopts(known)
+            };
+            if known.as_ref().is_some_and(differs) {
                 return Err(Error::Conflict(format!(
                     "projection {name} of chain {} has other settings where it is followed: use the same file",
                     self.chain

@@ -7,10 +7,13 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use chronolith_model::Block;
 use chronolith_projection::{Database, Error, Following, jobs, leases, partitions};
+use chronolith_projection_fees::{FeeContract, Fees};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
-use support::{KINDS, TestChain, database, expected, number, projector, stored};
+use support::{KINDS, TestChain, database, expected, number, projector, projector_of, stored};
 
 async fn work_all(projector: &chronolith_projection::Projector) {
     while projector.work().await.unwrap() {}
@@ -305,6 +308,48 @@ async fn a_node_on_another_chain_writes_nothing() {
     one.follow(&mut following).await.unwrap();
     work_all(&one).await;
     assert_eq!(stored(&database, 14).await, expected(&on_chain(&chain)));
+}
+
+/// Where the database did not answer at the start, its rows were refused forever although another first block was
+/// for a first run only.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_an_earlier_run_keep_their_first_block() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(16).await;
+    for number in 0..9 {
+        chain.extend(0, &[number]);
+    }
+    let from = |from_block| {
+        let contract = FeeContract {
+            address: support::CONTRACT,
+            from_block,
+        };
+        Fees::new(16, vec![contract]).unwrap()
+    };
+    let made =
+        |fees: Fees, holder: &str| projector_of(&database, &chain, vec![Arc::new(fees)], 7, holder);
+    let first = made(from(2), "first");
+    first.register(support::GENESIS_TIME).await.unwrap();
+    for from_block in [0, 5] {
+        let changed = made(from(from_block), "changed");
+        let error = changed.register(support::GENESIS_TIME).await.unwrap_err();
+        assert!(matches!(error, Error::Conflict(_)), "{error}");
+        let later = made(from(from_block).of_first_run(), "later");
+        assert_eq!(later.start_block(), Some(from_block));
+        later.register(support::GENESIS_TIME).await.unwrap();
+        assert_eq!(later.start_block(), Some(2));
+        later.check_settings().await.unwrap();
+        let mut following = Following::default();
+        later.follow(&mut following).await.unwrap();
+        let rows = expected(&on_chain(&chain)[2..]);
+        assert_eq!(stored(&database, 16).await, rows);
+        later.release(&mut following).await.unwrap();
+    }
+    // A worker takes them as they are, too.
+    let worker = made(from(5).of_first_run(), "worker");
+    worker.check_settings().await.unwrap();
+    let other = made(from(5), "other");
+    assert!(other.check_settings().await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
