@@ -91,7 +91,7 @@ pub(crate) async fn projectors(
         // A database that does not answer gets one request, not one for each chain: nothing is followed before
         // this ends.
         if let Some(made) = made.as_ref().filter(|_| answers) {
-            let registered = register(made).await;
+            let registered = register(made, chain).await;
             answers = registered.with_context(|| format!("chain {}", chain.settings.name))?;
         }
         all.push(made);
@@ -176,14 +176,24 @@ pub(crate) fn who() -> String {
 
 /// Writes down what there is to project; false where the database does not answer, which is waited for
 /// later. One that does not fit is an error now.
-async fn register(projector: &Projector) -> Result<bool> {
-    match projector.register(now()).await {
+async fn register(projector: &Projector, chain: &RunningChain) -> Result<bool> {
+    match ensure_registered(projector, chain).await {
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             tracing::warn!(event = "projections_wait_for_database", chain = projector.chain(), %error, "projections wait for the database");
             Ok(false)
         }
-        done => Ok(done.map(|()| true)?),
+        done => Ok(done.map(|_| true)?),
     }
+}
+
+/// [`Projector::ensure_registered`]. Whether blocks below the start of the chain are wanted now: the rows of a
+/// first run may begin there, and the database may not have answered when the chain was opened.
+async fn ensure_registered(projector: &Projector, chain: &RunningChain) -> Result<bool, Error> {
+    projector.ensure_registered(now()).await?;
+    let fees = chain.settings.fees.as_ref();
+    let first = fees.filter(|fees| fees.first_run_only);
+    let first = first.and_then(|_| projector.start_block());
+    Ok(first.is_some_and(|first| chain.want_from(first)))
 }
 
 /// Follows a chain's newest blocks forever.
@@ -238,7 +248,7 @@ async fn step(
     following: &mut Following,
     codes: &mut Codes,
 ) -> Result<Round, Error> {
-    projector.ensure_registered(now()).await?;
+    ensure_registered(projector, chain).await?;
     codes.look_soon(projector, chain).await;
     match codes.missing() {
         Some(why) => Err(Error::Invalid(why.to_owned())),
@@ -326,7 +336,9 @@ pub(crate) async fn work(projector: &Projector, chain: &Chain) {
 
 /// Brings the tables of a chain that has caught up to where it is.
 pub(crate) async fn catch_up(projector: &Projector, chain: &RunningChain) -> Result<()> {
-    projector.ensure_registered(now()).await?;
+    if ensure_registered(projector, chain).await? {
+        chronolith_follower::catch_up::run(chain).await?;
+    }
     Codes::default().look(projector, chain).await?;
     let mut following = Following::default();
     while projector.follow(&mut following).await?.waiting {

@@ -29,7 +29,11 @@ pub(crate) fn projector(
     let id = settings.chain_id;
     let mut projections: Vec<Arc<dyn Projection>> = Vec::new();
     if let Some(fees) = &settings.fees {
-        projections.push(Arc::new(Fees::new(id, fees.contracts.clone())?));
+        let made = Fees::new(id, fees.contracts.clone())?;
+        projections.push(Arc::new(match fees.first_run_only {
+            true => made.of_first_run(),
+            false => made,
+        }));
     }
     if let Some(adfs) = &settings.adfs {
         projections.push(Arc::new(Adfs::new(id, adfs.clone(), database.clone())?));

@@ -1,9 +1,11 @@
 //! `START_POINT` is where the first run begins. Later ones go on where the rows of the database do.
+//!
+//! This is for the start, so that the archive begins where the rows do. Where the database does not answer then, its
+//! start counts from the first registration on.
 
 use anyhow::Result;
 use chronolith_projection::{Database, Error, recorded_settings};
-use const_hex::encode_prefixed;
-use serde_json::Value;
+use chronolith_projection_fees::recorded_start;
 
 use crate::settings::{Origin, Settings};
 
@@ -23,14 +25,14 @@ pub(crate) async fn of_first_run(
     for chain in &mut settings.chains {
         let recorded = match recorded_settings(database, chain.chain_id, FEES).await {
             Ok(recorded) => recorded.unwrap_or_default(),
-            // Its tables are not set up yet, or it does not answer: who needs it reports that.
+            // Its tables are not set up yet, or it does not answer: registration reports that, and has the start.
             Err(Error::Schema { .. } | Error::Unavailable { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
         let wanted = chain.follow.start_block;
         let mut first = None;
         for contract in chain.fees.iter_mut().flat_map(|fees| &mut fees.contracts) {
-            if let Some(from_block) = start_of(&recorded, &contract.address) {
+            if let Some(from_block) = recorded_start(&recorded, &contract.address) {
                 contract.from_block = from_block;
                 first = Some(first.map_or(from_block, |first: u64| first.min(from_block)));
             }
@@ -42,34 +44,4 @@ pub(crate) async fn of_first_run(
         }
     }
     Ok(settings)
-}
-
-/// The first block of a contract in recorded settings.
-fn start_of(recorded: &Value, address: &[u8; 20]) -> Option<u64> {
-    let mut contracts = recorded.get("contracts")?.as_array()?.iter();
-    let address = encode_prefixed(address);
-    let known = contracts.find(|one| one.get("address").and_then(Value::as_str) == Some(&address));
-    known?.get("fromBlock")?.as_u64()
-}
-
-#[cfg(test)]
-mod tests {
-    use chronolith_projection_fees::FeeContract;
-    use serde_json::json;
-
-    use super::*;
-
-    /// What the projection records is what is read here.
-    #[test]
-    fn the_start_is_read_as_the_projection_records_it() {
-        let contract = |byte: u8, from_block: u64| FeeContract {
-            address: [byte; 20],
-            from_block,
-        };
-        let recorded = json!({ "contracts": [contract(1, 7), contract(0xab, 90)] });
-        for (byte, expected) in [(1, Some(7)), (0xab, Some(90)), (2, None)] {
-            assert_eq!(start_of(&recorded, &[byte; 20]), expected, "{byte}");
-        }
-        assert_eq!(start_of(&Value::Null, &[1; 20]), None);
-    }
 }

@@ -177,6 +177,61 @@ async fn the_start_point_is_for_the_first_run_only() {
     bench.say_plain(&["work", "--until-done"], &set);
 }
 
+/// The start of the first run was looked up once: where the database did not answer then, its rows were refused
+/// until the next start.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_start_of_the_first_run_counts_when_the_database_answers_later() {
+    const ROWS: &str = "SELECT count(*) FROM fee_event_rows";
+    let node = node(300);
+    let server = serve(&node, RpcOptions::default()).await;
+    let url = server.url();
+    let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
+    let bench = Bench::without_file();
+    let first = collector(&url, &database.url, &[("DATA_DIR", "a")]);
+    bench.say_plain(&["db", "init"], &first);
+    bench.say_plain(&["run", "--until-caught-up"], &first);
+    // Other machines, which have no archive: one begins above the rows, one below them.
+    for (runs, point) in ["50", "5"].into_iter().enumerate() {
+        let known = number(&database, ROWS).await;
+        assert!(known > 0);
+        database.kill().unwrap();
+        let more = [
+            ("START_POINT", point),
+            ("DATA_DIR", point),
+            ("REALTIME_POLL_INTERVAL_MS", "50"),
+            ("HISTORICAL_POLL_INTERVAL_MS", "50"),
+        ];
+        let running = bench.start_plain(&["run"], &collector(&url, &database.url, &more));
+        let waits = || bench.count("projections_wait_for_database") > runs;
+        bench.wait("projections that wait", waits);
+        let listens = || bench.count("public_listening") > runs;
+        bench.wait("the listener of this run", listens);
+        until_head(&bench, node.head().number).await;
+        database.restart().unwrap();
+        let kept = || bench.count("start_point_kept") > runs;
+        bench.wait("the start of the rows", kept);
+        // Blocks of the rows that this machine did not begin with are fetched, and rows go on.
+        let old = node.block(30).unwrap().to_model().clock;
+        let time = old.timestamp + 1;
+        let before = format!("{}/v1/chains/31337/block/before/{time}", bench.public());
+        node.mine(40);
+        let began = Instant::now();
+        loop {
+            let text = reqwest::get(&before).await.unwrap().text().await.unwrap();
+            let found: Value = serde_json::from_str(&text).unwrap();
+            let rows = number(&database, ROWS).await;
+            if found["number"] == old.number && rows > known {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "{found}, {rows} rows");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let start = "SELECT start_block FROM projections WHERE projection = 'fees'";
+        assert_eq!(number(&database, start).await, 20);
+        running.stop();
+    }
+}
+
 /// A second one did not start where no file could give it another admin port.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_collectors_share_a_machine() {

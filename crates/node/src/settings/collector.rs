@@ -129,6 +129,9 @@ pub(super) fn settings(
     let settings = Settings::build(value, portal);
     let mut settings = settings.context("in the environment")?;
     for chain in &mut settings.chains {
+        if let Some(fees) = &mut chain.fees {
+            fees.first_run_only = true;
+        }
         chain.poll = near;
         chain.catching_up = Some(CatchingUp {
             poll: far,
@@ -190,6 +193,7 @@ mod tests {
         let fees = chain.fees.as_ref().unwrap();
         assert_eq!((chain.chain_id, chain.start_block), (137, 78_600_000));
         assert_eq!((fees.contracts.len(), fees.job_blocks), (1, Some(100)));
+        assert!(fees.first_run_only);
         for (name, _) in &ALL {
             let error = with(&[(name, "")]).unwrap_err();
             let error = format!("{error:#}");

@@ -73,6 +73,8 @@ pub(crate) struct FeesSettings {
     pub(crate) job_blocks: Option<u64>,
     /// How long the lease of a job lasts without renewal.
     pub(crate) job_ttl: Option<Duration>,
+    /// Whether first blocks are for the first run only: later ones go on where its rows begin.
+    pub(crate) first_run_only: bool,
 }
 
 /// The fee contracts that are named; the known ones of the chain where none are.
@@ -132,6 +134,7 @@ pub(super) fn fees(
         contracts,
         job_blocks: whole.job_blocks,
         job_ttl,
+        first_run_only: false,
     }))
 }
 
