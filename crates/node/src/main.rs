@@ -5,6 +5,7 @@ mod bytecode;
 mod cli;
 mod commands;
 mod control;
+mod default_run;
 mod environment;
 mod exit;
 mod exporter;
@@ -25,6 +26,7 @@ mod start_point;
 mod stop;
 mod traces;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 #[cfg(feature = "crash")]
@@ -34,6 +36,7 @@ use clap::Parser as _;
 
 use crate::cli::{Cli, Command, RangeCommand};
 use crate::commands::InitFlags;
+use crate::default_run::Use;
 use crate::environment::{Overrides, variable};
 use crate::exit::Exit;
 use crate::runtimes::{Runtimes, Threads};
@@ -98,8 +101,8 @@ async fn dispatch(cli: Cli, overrides: &Overrides, threads: &Threads) -> Result<
     let Cli {
         config, command, ..
     } = cli;
-    let config = config.as_deref();
-    let settings = || Settings::load(config, overrides);
+    let (config, what) = (config.as_deref(), Use::of(&command));
+    let load = || settings_for(what, config, overrides);
     match command {
         Command::Init(answers) => commands::init(&flags, &answers).await,
         Command::Config { what } => commands::config(what, config, overrides),
@@ -123,35 +126,44 @@ async fn dispatch(cli: Cli, overrides: &Overrides, threads: &Threads) -> Result<
             print!("{}", **chronolith_serve::OPENAPI);
             Ok(Exit::Done)
         }
-        Command::Db { what } => commands::db(settings(), what).await,
-        Command::Work { until_done } => commands::work(&settings()?, until_done).await,
-        Command::Projection { what } => commands::projection(&settings()?, what).await,
-        Command::Jobs { what } => commands::perform(&settings()?, what.into()).await,
-        Command::Locks { what } => commands::perform(&settings()?, what.into()).await,
-        Command::Partitions { what } => commands::perform(&settings()?, what.into()).await,
-        Command::Versions { what } => commands::perform(&settings()?, what.into()).await,
+        Command::Db { what } => commands::db(load().await, what).await,
+        Command::Work { until_done } => commands::work(&load().await?, until_done).await,
+        Command::Projection { what } => commands::projection(&load().await?, what).await,
+        Command::Jobs { what } => commands::perform(&load().await?, what.into()).await,
+        Command::Locks { what } => commands::perform(&load().await?, what.into()).await,
+        Command::Partitions { what } => commands::perform(&load().await?, what.into()).await,
+        Command::Versions { what } => commands::perform(&load().await?, what.into()).await,
         Command::Run { until_caught_up } => {
-            commands::run(&settings()?, until_caught_up, threads).await
+            commands::run(&load().await?, until_caught_up, threads).await
         }
-        Command::Serve { follow } => commands::serve_archives(&settings()?, follow, threads).await,
-        Command::State(query) => commands::state(&settings()?, &query).await,
+        Command::Serve { follow } => {
+            commands::serve_archives(&load().await?, follow, threads).await
+        }
+        Command::State(query) => commands::state(&load().await?, &query).await,
         Command::Range {
             what: RangeCommand::Retry(args),
-        } => commands::retry_range(&settings()?, &args).await,
-        Command::Logs(query) => commands::logs(&settings()?, &query).await,
-        Command::BlockAt(query) => commands::block_at(&settings()?, &query).await,
-        Command::Verify(range) => commands::verify(&settings()?, &range).await,
-        Command::Repair(range) => commands::repair(&settings()?, &range).await,
-        Command::Backfill(range) => commands::backfill(&settings()?, &range).await,
-        Command::Backup { dir, wanted } => commands::backup(&settings()?, &dir, &wanted).await,
-        Command::Restore { dir, wanted } => commands::restore(&settings()?, &dir, &wanted).await,
-        Command::Archive { what } => commands::archive(&settings()?, &what).await,
+        } => commands::retry_range(&load().await?, &args).await,
+        Command::Logs(query) => commands::logs(&load().await?, &query).await,
+        Command::BlockAt(query) => commands::block_at(&load().await?, &query).await,
+        Command::Verify(range) => commands::verify(&load().await?, &range).await,
+        Command::Repair(range) => commands::repair(&load().await?, &range).await,
+        Command::Backfill(range) => commands::backfill(&load().await?, &range).await,
+        Command::Backup { dir, wanted } => commands::backup(&load().await?, &dir, &wanted).await,
+        Command::Restore { dir, wanted } => commands::restore(&load().await?, &dir, &wanted).await,
+        Command::Archive { what } => commands::archive(&load().await?, &what).await,
         Command::Resume {
             drop_undecided,
             args,
-        } => commands::resume(&settings()?, drop_undecided, &args).await,
-        Command::Prune { below, args } => commands::prune(&settings()?, below, &args).await,
-        Command::Rewind { to, args } => commands::rewind(&settings()?, to, &args).await,
-        Command::Gc { dry_run, wanted } => commands::gc(&settings()?, dry_run, &wanted).await,
+        } => commands::resume(&load().await?, drop_undecided, &args).await,
+        Command::Prune { below, args } => commands::prune(&load().await?, below, &args).await,
+        Command::Rewind { to, args } => commands::rewind(&load().await?, to, &args).await,
+        Command::Gc { dry_run, wanted } => commands::gc(&load().await?, dry_run, &wanted).await,
     }
+}
+
+/// The settings, once it is known that they are those of the archives that a command is about.
+async fn settings_for(what: Use, config: Option<&Path>, overrides: &Overrides) -> Result<Settings> {
+    let settings = Settings::load(config, overrides)?;
+    default_run::admit(what, &settings).await?;
+    Ok(settings)
 }

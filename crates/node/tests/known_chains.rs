@@ -182,29 +182,48 @@ async fn without_settings_the_times_of_all_known_chains_are_followed() {
     bench.say_plain(&["verify", "--chain", "monad"], &[]);
     running.stop();
     assert!(bench.dir.path().join("data/chains/143").is_dir());
+    assert_goes_on(&bench, &url);
+}
+
+/// Another run goes on in the same directory, also where an earlier version left no note.
+fn assert_goes_on(bench: &Bench, url: &str) {
+    let note = bench.dir.path().join("data/default-run");
+    std::fs::remove_file(&note).unwrap();
+    let variables = [("PORTAL_URL", url), ("PORTAL_REQUESTS", "0")];
+    let running = bench.start_plain(&["run"], &variables);
+    bench.wait("the note", || note.exists());
+    let listens = || bench.count("public_listening") == 2;
+    bench.wait("the public listener", listens);
+    running.stop();
 }
 
 /// Where a settings file is lost, new blocks of its chains must not be archived without their logs.
 #[tokio::test(flavor = "multi_thread")]
 async fn archives_of_a_settings_file_are_not_continued_without_it() {
-    // A chain that the program knows by its id, and one that it does not.
-    for id in ["31337", "143"] {
+    let clocks = r#", "datasets": ["clock"], "verification": "linked", "startBlock": 5"#;
+    // A chain that the program knows by its id, with logs and with block times alone, and one that it does not know.
+    for (id, more) in [("31337", ""), ("143", ""), ("143", clocks)] {
         let spec = EvmSpec {
             chain_id: id.parse().unwrap(),
             ..EvmSpec::tiny(4)
         };
         let node = EvmNode::new(spec, 30);
         let server = serve(&node, RpcOptions::default()).await;
-        let bench = Bench::new(&[server.url()], support::DEPTH_5);
+        let bench = Bench::new(&[server.url()], &format!("{}{more}", support::DEPTH_5));
         bench.change("\"chainId\": 31337", &format!("\"chainId\": {id}"));
         bench.say(&["run", "--until-caught-up"]);
         let plain = Bench::without_file();
         let data = bench.dir.path().join("data");
-        let data = data.to_str().unwrap();
         let portal = ("PORTAL_URL", "http://127.0.0.1:1/datasets");
-        let message = plain.refused_plain(&["run"], &[("DATA_DIR", data), portal]);
+        let variables = [("DATA_DIR", data.to_str().unwrap()), portal];
+        let message = plain.refused_plain(&["run"], &variables);
         let words = format!("(chains {id}): name their settings file with --config");
         assert!(message.contains(&words), "{message}");
+        // Nothing was made before it was refused.
+        let chains = data.join("chains").read_dir().unwrap();
+        assert_eq!(chains.count(), 1);
+        assert!(!data.join("default-run").exists());
+        assert_eq!(bench.json(&["state", "--json"])[0]["head"]["number"], 25);
     }
 }
 

@@ -11,7 +11,7 @@ use chronolith_follower::error::FollowError;
 use chronolith_follower::ingest;
 use chronolith_follower::preflight::streaming;
 use chronolith_follower::run_state::RunState;
-use chronolith_model::{Dataset, DatasetSet, ErrorKind};
+use chronolith_model::ErrorKind;
 use chronolith_projection::Projector;
 use futures::FutureExt as _;
 use futures::stream::{self, FuturesUnordered, StreamExt as _};
@@ -26,7 +26,7 @@ use crate::running::RunningChain;
 use crate::runtimes::Threads;
 use crate::settings::{ChainSettings, FollowSettings, Mode, Origin, Settings};
 use crate::stop::Stop;
-use crate::{exporter, projecting, public_server, start_point};
+use crate::{default_run, exporter, projecting, public_server, start_point};
 
 /// How often a lease is renewed: three times before others may take the archive over.
 const LEASE_EVERY: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub(crate) async fn run(
     let database = projecting::database(settings)?;
     let settings = &start_point::of_first_run(settings, database.as_ref()).await?;
     let opened = open_all(settings).await?;
-    check_default(settings, &opened)?;
+    default_run::check_opened(settings, &opened)?;
     let opened = opened.into_iter();
     let opened = settings.chains.iter().cloned().zip(opened);
     let running = |(settings, chain)| Arc::new(RunningChain::new(settings, chain));
@@ -116,42 +116,6 @@ fn introduce(settings: &Settings) {
              `chronolith config example` prints one. DATA_DIR, PORT, INGEST_INTERVAL_SECS and PORTAL_URL work without."
         );
     }
-}
-
-/// Refuses to follow block times alone into archives that have more, or beside archives of other chains: a settings
-/// file made them, and is missing here. Their new blocks would be archived without logs.
-fn check_default(settings: &Settings, chains: &[Chain]) -> Result<()> {
-    if settings.origin != Origin::KnownChains {
-        return Ok(());
-    }
-    let has_more = |chain: &&Chain| {
-        let more = [Dataset::Headers, Dataset::TxHashes].map(|one| DatasetSet::of(&[one]));
-        let covers = |datasets| !chain.archive.coverage(datasets, None).is_empty();
-        chain.archive.health().logs > 0 || more.into_iter().any(covers)
-    };
-    let mut others: Vec<String> = chains
-        .iter()
-        .filter(has_more)
-        .map(|chain| chain.settings.chain_id.to_string())
-        .collect();
-    let known: Vec<String> = chains
-        .iter()
-        .map(|chain| chain.settings.chain_id.to_string())
-        .collect();
-    let dir = settings.data_dir.join("chains");
-    for entry in dir.read_dir().into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !known.contains(&name) {
-            others.push(name);
-        }
-    }
-    ensure!(
-        others.is_empty(),
-        "no settings file is here, and {} has archives that are not of block times of known chains (chains {}): name their settings file with --config, or another directory with --data-dir",
-        dir.display(),
-        others.join(", ")
-    );
-    Ok(())
 }
 
 /// Follows a chain. The end of one, or that it cannot continue, is logged at once: others may keep the program
