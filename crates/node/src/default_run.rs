@@ -1,16 +1,17 @@
-//! Directories of runs without a settings file.
+//! Directories of runs without a settings file, and what a command may do to them where it has none either.
 //!
 //! Such a run keeps the block times of all known chains, from a Portal. Before it makes an archive it leaves a note in
 //! its data directory. Without a settings file nothing else says what archives should hold, so a directory that has
-//! neither the note nor archives that can be no others is refused: new blocks would come without their logs. Whatever
-//! changes archives by a settings file removes the note.
+//! neither the note nor archives that can be no others is refused: new blocks would come without their logs, a rewind
+//! would leave the rows of a database, and `verify` would miss nothing. Whatever changes archives by a settings file
+//! removes the note.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context as _, Error, Result, anyhow, ensure};
+use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
 use chronolith_archive::Archive;
 use chronolith_follower::chain::{Chain, open_reader};
 use chronolith_follower::location::ArchiveLocation;
@@ -26,36 +27,54 @@ const FILE: &str = "default-run";
 /// What follows the id of a chain in the name of a directory that is being restored.
 const RESTORING: &str = ".restoring";
 
-/// What a command does with archives.
+/// What a command does with its settings, where it has no settings file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
     /// It makes archives.
     Run,
     /// It changes what archives hold.
     Change,
+    /// It is about archives that are there.
+    Archives,
+    /// It is about projections, which a run without a settings file does not have.
+    Projections,
+    /// It looks by itself, or needs a database alone.
     Other,
 }
 
 impl Use {
+    /// One that is not named here is about archives.
     pub(crate) fn of(command: &Command) -> Self {
         match command {
             Command::Run { .. } => Self::Run,
-            Command::Backfill(_)
-            | Command::Repair(_)
-            | Command::Archive { .. }
-            | Command::Restore { .. } => Self::Change,
-            _ => Self::Other,
+            Command::Backfill(_) | Command::Repair(_) | Command::Archive { .. } => Self::Change,
+            Command::Work { .. }
+            | Command::Projection { .. }
+            | Command::Jobs { .. }
+            | Command::Locks { .. }
+            | Command::Partitions { .. }
+            | Command::Versions { .. } => Self::Projections,
+            Command::Restore { .. } | Command::Db { .. } => Self::Other,
+            _ => Self::Archives,
         }
     }
 }
 
-/// Refuses a run without a settings file where others made archives, before it opens anything.
+/// Refuses what a command would do without a settings file, before it opens anything.
 pub(crate) async fn admit(what: Use, settings: &Settings) -> Result<()> {
-    let dir = &settings.data_dir;
+    let (dir, has_file) = (&settings.data_dir, has_file(settings));
     match what {
         Use::Run => enter(settings, dir).await,
-        Use::Change if has_file(settings) => forget(dir),
-        Use::Change | Use::Other => Ok(()),
+        Use::Change if has_file => forget(dir),
+        Use::Change | Use::Archives => find(settings, dir).await,
+        Use::Projections => {
+            ensure!(
+                has_file,
+                "no settings file is here, and a run without one projects nothing: name the settings file with --config"
+            );
+            Ok(())
+        }
+        Use::Other => Ok(()),
     }
 }
 
@@ -63,7 +82,7 @@ pub(crate) async fn admit(what: Use, settings: &Settings) -> Result<()> {
 ///
 /// # Errors
 /// Without a settings file: the directory has archives that a run without one did not make.
-async fn enter(settings: &Settings, dir: &Path) -> Result<()> {
+pub(crate) async fn enter(settings: &Settings, dir: &Path) -> Result<()> {
     if has_file(settings) {
         return forget(dir);
     }
@@ -75,6 +94,23 @@ async fn enter(settings: &Settings, dir: &Path) -> Result<()> {
         note.chains.extend(before.chains);
     }
     note.write(dir)
+}
+
+/// Before archives of a directory are used.
+///
+/// # Errors
+/// Without a settings file: they are not those of a run without one.
+pub(crate) async fn find(settings: &Settings, dir: &Path) -> Result<()> {
+    if has_file(settings) {
+        return Ok(());
+    }
+    if Box::pin(look(settings, dir)).await? == Found::Nothing {
+        bail!(
+            "no settings file is here, and no archive is in {}: name the settings file with --config, another directory with --data-dir, or start `chronolith run`",
+            dir.display()
+        );
+    }
+    Ok(())
 }
 
 /// Refuses to follow block times alone into archives that have more after all: an older program may have run there

@@ -182,24 +182,48 @@ async fn without_settings_the_times_of_all_known_chains_are_followed() {
     bench.say_plain(&["verify", "--chain", "monad"], &[]);
     running.stop();
     assert!(bench.dir.path().join("data/chains/143").is_dir());
-    assert_goes_on(&bench, &url);
+    assert_other_commands_work(&bench, &url, time).await;
 }
 
-/// Another run goes on in the same directory, also where an earlier version left no note.
-fn assert_goes_on(bench: &Bench, url: &str) {
+/// The other commands work on what such a run has made, and on nothing else.
+async fn assert_other_commands_work(bench: &Bench, url: &str, time: u64) {
     let note = bench.dir.path().join("data/default-run");
+    assert!(note.exists());
+    let rewind = [
+        "rewind", "--chain", "monad", "--to", "20", "--reason", "why",
+    ];
+    bench.say_plain(&rewind, &[]);
+    let gc = ["gc", "--chain", "monad"];
+    bench.say_plain(&gc, &[]);
+    let there = bench.dir.path().join("there");
+    let there = there.to_str().unwrap();
+    bench.say_plain(&["backup", there, "--chain", "monad"], &[]);
+    let other = Bench::without_file();
+    other.say_plain(&["restore", there, "--chain", "monad"], &[]);
+    let words = ["block-at", "--chain", "monad", "--json", &time.to_string()];
+    let found: Value = serde_json::from_str(&other.say_plain(&words, &[])).unwrap();
+    assert_eq!(found["number"], 7, "{found}");
+    // An earlier version left no note: what the archives have tells as much.
     std::fs::remove_file(&note).unwrap();
+    bench.say_plain(&gc, &[]);
     let variables = [("PORTAL_URL", url), ("PORTAL_REQUESTS", "0")];
     let running = bench.start_plain(&["run"], &variables);
     bench.wait("the note", || note.exists());
-    let listens = || bench.count("public_listening") == 2;
-    bench.wait("the public listener", listens);
+    bench.wait("the public listener", || {
+        bench.count("public_listening") == 2
+    });
     running.stop();
+    let jobs = bench.refused_plain(
+        &["jobs", "list"],
+        &[("PG_URL", "postgres://a@127.0.0.1:1/a")],
+    );
+    assert!(jobs.contains("projects nothing"), "{jobs}");
 }
 
-/// Where a settings file is lost, new blocks of its chains must not be archived without their logs.
+/// Where a settings file is lost, new blocks of its chains must not be archived without their logs, and no command
+/// may take its archives for those of block times.
 #[tokio::test(flavor = "multi_thread")]
-async fn archives_of_a_settings_file_are_not_continued_without_it() {
+async fn archives_of_a_settings_file_are_not_used_without_it() {
     let clocks = r#", "datasets": ["clock"], "verification": "linked", "startBlock": 5"#;
     // A chain that the program knows by its id, with logs and with block times alone, and one that it does not know.
     for (id, more) in [("31337", ""), ("143", ""), ("143", clocks)] {
@@ -216,13 +240,26 @@ async fn archives_of_a_settings_file_are_not_continued_without_it() {
         let data = bench.dir.path().join("data");
         let portal = ("PORTAL_URL", "http://127.0.0.1:1/datasets");
         let variables = [("DATA_DIR", data.to_str().unwrap()), portal];
-        let message = plain.refused_plain(&["run"], &variables);
-        let words = format!("(chains {id}): name their settings file with --config");
-        assert!(message.contains(&words), "{message}");
+        let backup = plain.dir.path().join("backup");
+        for words in [
+            "run",
+            "serve",
+            "state",
+            "verify --chain monad",
+            "rewind --chain monad --to 7 --reason why",
+            "gc --chain monad",
+            "backfill --chain monad --from 0 --to 3",
+            &format!("backup {}", backup.display()),
+        ] {
+            let words: Vec<&str> = words.split(' ').collect();
+            let message = plain.refused_plain(&words, &variables);
+            let expected = format!("(chains {id}): name their settings file with --config");
+            assert!(message.contains(&expected), "{words:?}: {message}");
+        }
         // Nothing was made before it was refused.
         let chains = data.join("chains").read_dir().unwrap();
         assert_eq!(chains.count(), 1);
-        assert!(!data.join("default-run").exists());
+        assert!(!data.join("default-run").exists() && !backup.exists());
         assert_eq!(bench.json(&["state", "--json"])[0]["head"]["number"], 25);
     }
 }

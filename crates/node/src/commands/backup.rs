@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::output::print_json;
 use super::state::chosen;
 use crate::cli::Wanted;
+use crate::default_run;
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
 
@@ -22,6 +23,7 @@ const LIST_PAGE: usize = 1000;
 
 /// Copies the archives into a directory that is laid out like a data directory.
 pub(crate) async fn backup(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Exit> {
+    default_run::enter(settings, dir).await?;
     let mut copies = Vec::new();
     for chain in chosen(settings, wanted)? {
         let (from, to) = (settings.place(chain), backup_of(dir, chain));
@@ -47,6 +49,8 @@ pub(crate) async fn backup(settings: &Settings, dir: &Path, wanted: &Wanted) -> 
 
 /// Copies archives back. The archive appears when all of it is there and checked.
 pub(crate) async fn restore(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Exit> {
+    default_run::find(settings, dir).await?;
+    default_run::enter(settings, &settings.data_dir).await?;
     let chains = chosen(settings, wanted)?;
     for chain in &chains {
         let (from, to) = (backup_of(dir, chain), settings.place(chain));

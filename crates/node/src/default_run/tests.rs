@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use chronolith_archive::Provenance;
 use chronolith_model::{Block, BlockMeta, Hash32, Payload};
 use chronolith_source::CHAINS;
+use clap::Parser as _;
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::cli::Cli;
 
 /// Settings of a run without a settings file, into a directory.
 fn known_chains(dir: &Path) -> Settings {
@@ -42,15 +44,26 @@ async fn a_run_without_a_file_goes_on_in_its_own_directory_only() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("new").join("data");
     let settings = known_chains(&data);
+    // Nothing is there yet that a command could be about.
+    for what in [Use::Archives, Use::Change] {
+        assert_refused(admit(what, &settings).await, "no archive is in");
+        assert!(!data.exists(), "{what:?}");
+    }
     admit(Use::Run, &settings).await.unwrap();
     assert!(data.join(FILE).exists());
+    for what in [Use::Run, Use::Archives, Use::Change] {
+        admit(what, &settings).await.unwrap();
+    }
+    assert_refused(admit(Use::Projections, &settings).await, "projects nothing");
     // A restore of one of its chains was interrupted.
     for name in ["143", "8453.restoring"] {
         fs::create_dir_all(data.join("chains").join(name)).unwrap();
     }
     admit(Use::Run, &settings).await.unwrap();
     fs::create_dir_all(data.join("chains/31337")).unwrap();
-    assert_refused(admit(Use::Run, &settings).await, "(chains 31337)");
+    for what in [Use::Run, Use::Archives, Use::Change] {
+        assert_refused(admit(what, &settings).await, "(chains 31337)");
+    }
     fs::remove_dir(data.join("chains/31337")).unwrap();
     // A chain that became known later is new there.
     let mut earlier = Note::of(&settings);
@@ -71,7 +84,13 @@ async fn a_run_without_a_file_goes_on_in_its_own_directory_only() {
 
 #[tokio::test]
 async fn whatever_changes_archives_by_a_file_takes_the_note_away() {
-    for (what, stays) in [(Use::Run, false), (Use::Change, false), (Use::Other, true)] {
+    for (what, stays) in [
+        (Use::Run, false),
+        (Use::Change, false),
+        (Use::Archives, true),
+        (Use::Projections, true),
+        (Use::Other, true),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let (default, file) = (known_chains(dir.path()), of_file(dir.path()));
         // Where there is none, nothing is missing.
@@ -168,6 +187,8 @@ fn block(number: u64) -> Block {
 async fn archives_without_a_note_are_told_by_what_they_have() {
     let dir = unnoted(&Made::default()).await;
     let settings = known_chains(dir.path());
+    admit(Use::Archives, &settings).await.unwrap();
+    assert!(!dir.path().join(FILE).exists(), "it was only looked at");
     admit(Use::Run, &settings).await.unwrap();
     assert!(dir.path().join(FILE).exists());
     // One of the chains is not there: no run without a file leaves that.
@@ -200,7 +221,36 @@ async fn archives_without_a_note_are_told_by_what_they_have() {
     ] {
         let dir = unnoted(&made).await;
         let settings = known_chains(dir.path());
-        assert_refused(admit(Use::Run, &settings).await, "(chains 1)");
+        for what in [Use::Run, Use::Archives, Use::Change] {
+            assert_refused(admit(what, &settings).await, "(chains 1)");
+        }
         assert!(!dir.path().join(FILE).exists());
+    }
+}
+
+/// A command that is forgotten would be about whatever archives are there.
+#[test]
+fn every_command_is_about_something() {
+    for (words, expected) in [
+        ("run", Use::Run),
+        ("serve", Use::Archives),
+        ("state", Use::Archives),
+        ("verify", Use::Archives),
+        ("rewind --to 5 --reason why", Use::Archives),
+        ("gc", Use::Archives),
+        ("backup there", Use::Archives),
+        ("restore there", Use::Other),
+        ("repair", Use::Change),
+        ("backfill --from 1 --to 2", Use::Change),
+        ("archive rebuild-state", Use::Change),
+        ("db status", Use::Other),
+        ("work", Use::Projections),
+        ("projection state", Use::Projections),
+        ("jobs list", Use::Projections),
+        ("locks list", Use::Projections),
+    ] {
+        let words = ["chronolith"].into_iter().chain(words.split(' '));
+        let cli = Cli::parse_from(words);
+        assert_eq!(Use::of(&cli.command), expected, "{:?}", cli.command);
     }
 }
