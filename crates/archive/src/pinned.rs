@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use chronolith_model::{
     Block, BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, LogFilter, Payload, Proof,
-    Scope, Tx,
+    Scope, Tx, Verification,
 };
 use tokio::time::Instant;
 
@@ -124,6 +124,32 @@ impl Pinned {
         let filter = Some(filter);
         let proof = self.snapshot.proof_of(number, &Need { datasets, filter });
         proof.map(|proof| self.settings.profile.reads(proof))
+    }
+
+    /// Whether everything that holds a block holds all that sources deliver of it: its header, every log and every
+    /// transaction. Nothing wider can be archived beside it then, so only an act of an operator changes what is read
+    /// of it.
+    #[must_use]
+    pub fn is_whole(&self, number: u64) -> bool {
+        use Dataset::{Headers, Logs, Transactions, TxHashes};
+        let all = DatasetSet::of(&[Headers, Logs, TxHashes, Transactions]);
+        let mut holding = self.snapshot.holding(number).peekable();
+        holding.peek().is_some()
+            && holding.all(|entry| {
+                entry.facts.datasets.covers(all) && entry.facts.scope == Scope::All
+            })
+    }
+
+    /// How far the hashes of a block's transactions are proven: the lowest level, where they are archived more than
+    /// once. None where they are not.
+    #[must_use]
+    pub fn level_of_tx_hashes(&self, number: u64) -> Option<Verification> {
+        let listed = Need {
+            datasets: DatasetSet::of(&[Dataset::TxHashes]),
+            filter: None,
+        };
+        let proof = self.snapshot.proof_of(number, &listed)?;
+        Some(self.settings.profile.reads(proof).txs())
     }
 
     /// The logs that a filter wants.

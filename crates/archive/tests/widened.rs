@@ -10,7 +10,7 @@ mod ranges;
 mod support;
 
 use chronolith_archive::{Archive, Error, RangeState, Settings};
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Verification};
 use ranges::{append, check_counts, fill, range_settings, report, settle};
 use support::{Stores, tiny_chain};
 
@@ -27,6 +27,12 @@ fn keeping(datasets: &[Dataset]) -> Settings {
 
 const FEW: [Dataset; 2] = [Dataset::Logs, Dataset::TxHashes];
 const MORE: [Dataset; 3] = [Dataset::Logs, Dataset::TxHashes, Dataset::Headers];
+const WHOLE: [Dataset; 4] = [
+    Dataset::Logs,
+    Dataset::TxHashes,
+    Dataset::Headers,
+    Dataset::Transactions,
+];
 
 /// The same stores, opened by a writer that keeps something else.
 async fn reopened(stores: &Stores, archive: Archive, datasets: &[Dataset]) -> Archive {
@@ -129,4 +135,33 @@ async fn a_rebuilt_state_finds_every_transaction_after_what_is_kept_was_widened(
     }
     let found = archive.inspect(blocks(2, 50), &mut |_| {}).await.unwrap();
     assert_eq!(found, []);
+}
+
+/// Readers may keep for ever what is said of a block only where no other form of it can appear. A block that was
+/// widened lies there in two forms, and either may be read.
+#[tokio::test]
+async fn a_block_is_whole_where_all_that_holds_it_holds_everything() {
+    let (chain, stores) = (tiny_chain(95), Stores::memory());
+    let few = stores.writer(&keeping(&[Dataset::Logs])).await;
+    append(&few, &chain, blocks(2, 10), 6, 1).await;
+    settle(&few, 2).await;
+    let more = reopened(&stores, few, &MORE).await;
+    append(&more, &chain, blocks(10, 20), 6, 2).await;
+    settle(&more, 2).await;
+    let whole = reopened(&stores, more, &WHOLE).await;
+    append(&whole, &chain, blocks(20, 40), 6, 3).await;
+    let state = whole.pin().unwrap();
+    for number in 0..41 {
+        let is_whole = (20..40).contains(&number);
+        assert_eq!(state.is_whole(number), is_whole, "{number}");
+        let listed = (10..40).contains(&number);
+        let level = listed.then_some(Verification::Claimed);
+        assert_eq!(state.level_of_tx_hashes(number), level, "{number}");
+    }
+    fill(&whole, &chain, blocks(2, 20), 4).await.unwrap();
+    let state = whole.pin().unwrap();
+    for number in 2..20 {
+        assert!(state.payload(number, Dataset::Transactions).await.is_ok());
+        assert!(!state.is_whole(number), "{number} lies in two forms");
+    }
 }
