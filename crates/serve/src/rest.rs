@@ -3,7 +3,7 @@
 pub(crate) mod blocks;
 pub(crate) mod chains;
 pub(crate) mod download;
-mod final_logs;
+mod final_answers;
 pub(crate) mod history;
 mod log_query;
 pub(crate) mod logs;

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use chronolith_model::BlockRange;
 
 use super::log_query::LogQuery;
-use super::{PathParams, chain, final_logs};
+use super::{PathParams, chain, final_answers};
 use crate::cursor;
 use crate::error::ApiError;
 use crate::http::answer_memory::MemoryReservation;
@@ -67,7 +67,7 @@ async fn answer(
     query: &LogQuery,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
-    let tag = final_logs::tag(view, query, "logs").await;
+    let tag = final_answers::tag(view, query, "logs").await;
     if let Some(known) = tag.as_ref().filter(|tag| tag.is_known(headers)) {
         return Ok(known.clone().not_modified());
     }
