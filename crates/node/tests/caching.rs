@@ -40,9 +40,14 @@ impl Answer {
 
 impl Serving {
     async fn start(seed: u64) -> Self {
+        Self::start_with(seed, "").await
+    }
+
+    /// With more settings of the chain.
+    async fn start_with(seed: u64, more: &str) -> Self {
         let node = EvmNode::new(EvmSpec::tiny(seed), BLOCKS);
         let server = serve(&node, RpcOptions::default()).await;
-        let bench = Bench::new(&[server.url()], DEPTH_5);
+        let bench = Bench::new(&[server.url()], &format!("{DEPTH_5}{more}"));
         let running = bench.start();
         let rpc = Rpc::new(bench.public());
         rpc.until_head(BLOCKS).await;
@@ -77,6 +82,27 @@ impl Serving {
         }
     }
 
+    /// Fetches a path, and confirms the answer where it has a tag.
+    async fn check(&self, (path, status, control): (&str, u16, &str)) {
+        let answer = self.fetch(path, &[]).await;
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.header("cache-control"), control, "{path}");
+        let tag = answer.header("etag");
+        assert_eq!(!tag.is_empty(), control != "no-store", "{path}");
+        if tag.is_empty() {
+            return;
+        }
+        assert_eq!(answer.header("vary"), "accept-encoding", "{path}");
+        for known in [tag, "*"] {
+            let again = self.fetch(path, &[("if-none-match", known)]).await;
+            assert_eq!((again.status, again.body.len()), (304, 0), "{path}");
+            assert_eq!(again.header("etag"), tag, "{path}");
+            assert_eq!(again.header("cache-control"), control, "{path}");
+            assert_eq!(again.header("vary"), "accept-encoding", "{path}");
+            assert!(!again.headers.contains_key("content-length"), "{path}");
+        }
+    }
+
     /// How many queries the archive has answered.
     async fn queries(&self) -> u64 {
         let (_, metrics) = self.bench.operations("/metrics").await;
@@ -88,70 +114,76 @@ impl Serving {
     }
 }
 
+/// Logs of blocks up to the last final one, and of more.
+fn answers_about_logs(last: u64) -> Vec<(String, u16, &'static str)> {
+    let (next, logs) = (last + 1, "/v1/chains/31337/logs");
+    let several = "/v1/logs?chains=31337";
+    let mut rows = Vec::new();
+    for (path, status, control) in [
+        ("fromBlock=1&toBlock=50", 200, FOR_EVER),
+        ("fromBlock=0x1&toBlock=0x32&format=csv", 200, FOR_EVER),
+        (&format!("fromBlock=1&toBlock={last}"), 200, FOR_EVER),
+        // One block of it is not final.
+        (&format!("fromBlock=1&toBlock={next}"), 200, "no-cache"),
+        // What these name moves.
+        ("fromBlock=1&toBlock=finalized", 200, "no-cache"),
+        ("fromBlock=earliest&toBlock=50", 200, "no-cache"),
+        ("fromBlock=1", 200, "no-cache"),
+        ("", 200, "no-cache"),
+        // A range that is missing today may be archived tomorrow.
+        ("fromBlock=1&toBlock=5000", 400, "no-store"),
+        ("fromBlock=9&toBlock=3", 400, "no-store"),
+    ] {
+        rows.push((format!("{logs}?{path}"), status, control));
+    }
+    for (path, control) in [
+        ("&fromBlock=1&toBlock=50", FOR_EVER),
+        (&format!("&fromBlock=1&toBlock={last}&limit=7"), FOR_EVER),
+        (&format!("&fromBlock=1&toBlock={next}"), "no-cache"),
+        ("&fromBlock=1&toBlock=finalized", "no-cache"),
+        ("&from=1600000012&to=1600000500", "no-cache"),
+        // A chain that is not there today may be there tomorrow, and a range too.
+        (",5&fromBlock=1&toBlock=50", "no-cache"),
+        ("&fromBlock=1&toBlock=5000", "no-cache"),
+    ] {
+        rows.push((format!("{several}{path}"), 200, control));
+    }
+    rows
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn only_answers_that_cannot_change_are_kept() {
     let serving = Serving::start(601).await;
-    let logs = "/v1/chains/31337/logs";
     let last = BLOCKS - 5;
+    for (path, status, control) in answers_about_logs(last) {
+        serving.check((&path, status, control)).await;
+    }
+    let shown = json!(["0x32", false]);
+    let shown = serving.rpc.call("eth_getBlockByNumber", shown).await;
+    let hash = shown["hash"].as_str().unwrap();
+    let block = "/v1/chains/31337/blocks";
     for (path, status, control) in [
-        (format!("{logs}?fromBlock=1&toBlock=50"), 200, FOR_EVER),
-        (
-            format!("{logs}?fromBlock=0x1&toBlock=0x32&format=csv"),
-            200,
-            FOR_EVER,
-        ),
-        (format!("{logs}?fromBlock=1&toBlock={last}"), 200, FOR_EVER),
-        // One block of it is not final.
-        (
-            format!("{logs}?fromBlock=1&toBlock={}", last + 1),
-            200,
-            "no-cache",
-        ),
-        // What these name moves.
-        (
-            format!("{logs}?fromBlock=1&toBlock=finalized"),
-            200,
-            "no-cache",
-        ),
-        (
-            format!("{logs}?fromBlock=earliest&toBlock=50"),
-            200,
-            "no-cache",
-        ),
-        (format!("{logs}?fromBlock=1"), 200, "no-cache"),
-        (logs.to_owned(), 200, "no-cache"),
-        // Its `indexedUpTo` does.
-        (
-            "/v1/chains/31337/block/before/1600000500".to_owned(),
-            200,
-            "no-cache",
-        ),
-        ("/v1/chains".to_owned(), 200, "no-cache"),
-        ("/".to_owned(), 200, "no-cache"),
-        ("/app.js".to_owned(), 200, "no-cache"),
-        ("/openapi.json".to_owned(), 200, "no-cache"),
-        ("/health".to_owned(), 200, "no-store"),
-        // A range that is missing today may be archived tomorrow.
-        (format!("{logs}?fromBlock=1&toBlock=5000"), 400, "no-store"),
-        (format!("{logs}?fromBlock=9&toBlock=3"), 400, "no-store"),
-        ("/v1/chains/5/logs".to_owned(), 404, "no-store"),
-        ("/nothing".to_owned(), 404, "no-store"),
+        (&*format!("{block}/50"), 200, FOR_EVER),
+        (&format!("{block}/0x32"), 200, FOR_EVER),
+        (&format!("{block}/{hash}"), 200, FOR_EVER),
+        (&format!("{block}/{last}"), 200, FOR_EVER),
+        (&format!("{block}/{}", last + 1), 200, "no-cache"),
+        (&format!("{block}/latest"), 200, "no-cache"),
+        (&format!("{block}/finalized"), 200, "no-cache"),
+        (&format!("{block}/earliest"), 200, "no-cache"),
+        // They are not kept today.
+        (&format!("{block}/50?transactions=full"), 409, "no-store"),
+        // Its `indexedUpTo` moves.
+        ("/v1/chains/31337/block/before/1600000500", 200, "no-cache"),
+        ("/v1/chains", 200, "no-cache"),
+        ("/", 200, "no-cache"),
+        ("/app.js", 200, "no-cache"),
+        ("/openapi.json", 200, "no-cache"),
+        ("/health", 200, "no-store"),
+        ("/v1/chains/5/logs", 404, "no-store"),
+        ("/nothing", 404, "no-store"),
     ] {
-        let answer = serving.fetch(&path, &[]).await;
-        assert_eq!(answer.status, status, "{path}");
-        assert_eq!(answer.header("cache-control"), control, "{path}");
-        let has_tag = !answer.header("etag").is_empty();
-        assert_eq!(has_tag, control != "no-store", "{path}");
-        if has_tag {
-            assert_eq!(answer.header("vary"), "accept-encoding", "{path}");
-            let known = [("if-none-match", answer.header("etag"))];
-            let again = serving.fetch(&path, &known).await;
-            assert_eq!((again.status, again.body.len()), (304, 0), "{path}");
-            assert_eq!(again.header("etag"), answer.header("etag"), "{path}");
-            assert_eq!(again.header("cache-control"), control, "{path}");
-            assert_eq!(again.header("vary"), "accept-encoding", "{path}");
-            assert!(!again.headers.contains_key("content-length"), "{path}");
-        }
+        serving.check((path, status, control)).await;
     }
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_chainId" }).to_string();
     let posted = serving.client.post(format!("{}/31337", serving.rpc.base));
@@ -163,6 +195,58 @@ async fn only_answers_that_cannot_change_are_kept() {
         .unwrap();
     assert_eq!(posted.status().as_u16(), 200);
     assert_eq!(posted.headers()["cache-control"], "no-store");
+    serving.running.stop();
+}
+
+/// A backfill for more datasets fetches blocks again: then another form of them may be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_and_transactions_are_kept_where_no_other_form_can_appear() {
+    let kept = |names: &str| format!(r#", "datasets": [{names}]"#);
+    let whole = kept(r#""headers", "logs", "tx_hashes", "transactions""#);
+    let without_headers = kept(r#""logs", "tx_hashes", "transactions""#);
+    let unproven = r#", "verification": "receipts""#.to_owned();
+    let (for_ever, confirmed, refused) = ((200, FOR_EVER), (200, "no-cache"), (409, "no-store"));
+    for (seed, more, expected) in [
+        (604, whole, [for_ever, for_ever, for_ever]),
+        // With headers a transaction has the price that it paid.
+        (605, without_headers, [refused, refused, confirmed]),
+        // No root proves that a block has these transactions.
+        (606, unproven, [confirmed, refused, refused]),
+    ] {
+        let serving = Serving::start_with(seed, &more).await;
+        let first = json!([{ "fromBlock": "0x1", "toBlock": "0x32", "limit": 1 }]);
+        let page = serving.rpc.call("chronolith_getLogs", first).await;
+        let text = |name: &str| page["logs"][0][name].as_str().unwrap().to_owned();
+        let block = format!("/v1/chains/31337/blocks/{}", text("blockNumber"));
+        let transaction = format!("/v1/chains/31337/transactions/{}", text("transactionHash"));
+        let paths = [
+            block.clone(),
+            format!("{block}?transactions=full"),
+            transaction,
+        ];
+        for (path, (status, control)) in paths.iter().zip(expected) {
+            serving.check((path, status, control)).await;
+        }
+        serving.running.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_of_several_chains_costs_no_query() {
+    let serving = Serving::start(607).await;
+    let path = "/v1/logs?chains=31337&fromBlock=1&toBlock=100&limit=1000";
+    let tag = serving.fetch(path, &[]).await.header("etag").to_owned();
+    for other in [
+        path.replace("limit=1000", "limit=999"),
+        path.replace("/v1/logs?chains=31337&", "/v1/chains/31337/logs?"),
+    ] {
+        let answer = serving.fetch(&other, &[("if-none-match", &tag)]).await;
+        assert_eq!(answer.status, 200, "{other}");
+    }
+    let before = serving.queries().await;
+    let answer = serving.fetch(path, &[("if-none-match", &tag)]).await;
+    assert_eq!(answer.status, 304);
+    assert_eq!(serving.queries().await, before, "logs were read for a 304");
     serving.running.stop();
 }
 
@@ -215,13 +299,23 @@ async fn a_tag_is_of_the_request_and_costs_no_query() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rewind_ends_all_tags() {
     let serving = Serving::start(603).await;
-    let path = "/v1/chains/31337/logs?fromBlock=1&toBlock=30";
-    let tag = serving.fetch(path, &[]).await.header("etag").to_owned();
+    let paths = [
+        "/v1/chains/31337/logs?fromBlock=1&toBlock=30",
+        "/v1/logs?chains=31337&fromBlock=1&toBlock=30",
+        "/v1/chains/31337/blocks/30",
+    ];
+    let mut tags = Vec::new();
+    for path in paths {
+        tags.push(serving.fetch(path, &[]).await.header("etag").to_owned());
+    }
     let bench = &serving.bench;
     bench.say(&["rewind", "--to", "20", "--reason", "a test"]);
     bench.wait("the same blocks", || bench.head() == Some(BLOCKS - 5));
-    let answer = serving.fetch(path, &[("if-none-match", &tag)]).await;
-    assert_eq!(answer.status, 200);
-    assert_ne!(answer.header("etag"), tag);
+    for (path, tag) in paths.iter().zip(&tags) {
+        let answer = serving.fetch(path, &[("if-none-match", tag)]).await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.header("cache-control"), FOR_EVER, "{path}");
+        assert_ne!(answer.header("etag"), tag, "{path}");
+    }
     serving.running.stop();
 }

@@ -55,16 +55,23 @@ impl Tag {
         Self(named(b"W/\"", hasher.finalize()))
     }
 
+    /// The tag of an answer that is made of those with these tags.
+    pub(crate) fn of_all(tags: &[Self]) -> Self {
+        let parts: Vec<&[u8]> = tags.iter().map(|tag| tag.0.as_bytes()).collect();
+        Self::of(&parts)
+    }
+
     /// The answer with this tag, which never changes.
     pub(crate) fn put(self, response: &mut Response) {
         response.extensions_mut().insert(Immutable);
         response.headers_mut().insert(header::ETAG, self.0);
     }
 
-    /// Whether the client of a request has the answer with this tag.
+    /// Whether the client of a request has the answer with this tag. One that has any answer (`*`) does not say
+    /// which: it is confirmed when the answer is there.
     pub(crate) fn is_known(&self, request: &HeaderMap) -> bool {
         let mut known = request.get_all(header::IF_NONE_MATCH).iter();
-        known.any(|list| names(list, &self.0))
+        known.any(|list| *list != "*" && names(list, &self.0))
     }
 
     /// Tells the client that it has the answer.
@@ -256,6 +263,11 @@ mod tests {
         request.insert(header::IF_NONE_MATCH, tag.0.clone());
         assert!(tag.is_known(&request));
         assert!(!Tag::of(&[b"ab"]).is_known(&request));
+        request.insert(header::IF_NONE_MATCH, HeaderValue::from_static("*"));
+        assert!(!tag.is_known(&request));
+        let both = Tag::of_all(&[tag.clone(), Tag::of(&[b"c"])]);
+        assert_ne!(both, Tag::of_all(&[Tag::of(&[b"c"]), tag.clone()]));
+        assert_ne!(both, Tag::of_all(std::slice::from_ref(&tag)));
         let response = tag.clone().not_modified();
         assert_eq!(response.status(), StatusCode::NOT_MODIFIED);
         assert_eq!(response.headers().get(header::ETAG), Some(&tag.0));

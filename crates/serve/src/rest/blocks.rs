@@ -1,17 +1,18 @@
 //! `/v1/chains/{id}/blocks/{block}` and `/v1/chains/{id}/transactions/{hash}`: what `eth_getBlockByNumber`,
-//! `eth_getBlockByHash` and `eth_getTransactionByHash` answer, for clients without JSON-RPC. And
-//! `/v1/chains/{id}/blocks/{block}/clock`: what every chain keeps of a block, also one without headers.
+//! `eth_getBlockByHash` and `eth_getTransactionByHash` answer, for clients without JSON-RPC.
 //!
 //! 404 means that there is no such thing. Where that is not known, because history is missing or newer blocks are
 //! not indexed yet, the answer is 409.
 
 use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use chronolith_model::{BlockMeta, Hash32};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
+use super::final_answers::{self, Said};
 use super::{PathParams, chain, parameters};
 use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
@@ -21,7 +22,9 @@ use crate::http::body::ResponseBody;
 use crate::http::context::Context;
 use crate::names::Hash;
 use crate::rest::log_query::tag;
-use crate::rpc::blocks::{Transactions, block_by_hash, block_by_number, transaction_by_hash};
+use crate::rpc::blocks::{
+    Transactions, block_json, find_block, find_transaction, transaction_json,
+};
 use crate::rpc::tags::resolve;
 use crate::rpc::{BlockTag, Fixed};
 use crate::view::View;
@@ -60,59 +63,70 @@ impl BlockClock {
     }
 }
 
-/// What of a block is wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
-    /// Its header and its transactions.
-    Whole(Transactions),
-    Clock,
-}
-
 /// What a path names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wanted {
-    Block(BlockTag, Part),
-    BlockByHash(Hash32, Part),
+    Block(BlockTag, Said),
+    BlockByHash(Hash32, Said),
     Transaction(Hash32),
+}
+
+impl Wanted {
+    /// Whether it names the same at any time, as a tag such as `latest` does not.
+    fn is_fixed(self) -> bool {
+        match self {
+            Self::Block(tag, _) => matches!(tag, BlockTag::Number(_)),
+            Self::BlockByHash(..) | Self::Transaction(_) => true,
+        }
+    }
+}
+
+/// The block that a request names, and what is said of it.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    block: BlockMeta,
+    said: Said,
 }
 
 pub(crate) async fn get_block(
     State(context): State<Context>,
     PathParams((id, block)): PathParams<(String, String)>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let part = Part::Whole(read_transactions(query.as_deref())?);
-    let wanted = read_block(&block, part)?;
-    answer(&context, chain(&context, &id)?, wanted).await
+    let wanted = read_block(&block, read_transactions(query.as_deref())?)?;
+    answer(&context, chain(&context, &id)?, wanted, &headers).await
 }
 
 pub(crate) async fn get_clock(
     State(context): State<Context>,
     PathParams((id, block)): PathParams<(String, String)>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     parameters(query.as_deref(), &[], &[], ErrorCode::InvalidParameter)?;
-    let wanted = read_block(&block, Part::Clock)?;
-    answer(&context, chain(&context, &id)?, wanted).await
+    let wanted = read_block(&block, Said::Clock)?;
+    answer(&context, chain(&context, &id)?, wanted, &headers).await
 }
 
 pub(crate) async fn get_transaction(
     State(context): State<Context>,
     PathParams((id, hash)): PathParams<(String, String)>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     parameters(query.as_deref(), &[], &[], ErrorCode::InvalidParameter)?;
     let wanted = Wanted::Transaction(read_hash(&hash)?);
-    answer(&context, chain(&context, &id)?, wanted).await
+    answer(&context, chain(&context, &id)?, wanted, &headers).await
 }
 
-fn read_transactions(query: Option<&str>) -> Result<Transactions, ApiError> {
-    let mut transactions = Transactions::Hashes;
+fn read_transactions(query: Option<&str>) -> Result<Said, ApiError> {
+    let mut transactions = Said::Hashes;
     let given = parameters(query, &["transactions"], &[], ErrorCode::InvalidParameter)?;
     for (_, value) in given {
         transactions = match value.as_str() {
-            "hashes" => Transactions::Hashes,
-            "full" => Transactions::Whole,
+            "hashes" => Said::Hashes,
+            "full" => Said::Whole,
             _ => return Err(invalid("transactions: want hashes or full".to_owned())),
         };
     }
@@ -120,12 +134,12 @@ fn read_transactions(query: Option<&str>) -> Result<Transactions, ApiError> {
 }
 
 /// A number, a tag or a hash.
-fn read_block(text: &str, part: Part) -> Result<Wanted, ApiError> {
+fn read_block(text: &str, said: Said) -> Result<Wanted, ApiError> {
     if text.len() == HASH_CHARS {
-        return Ok(Wanted::BlockByHash(read_hash(text)?, part));
+        return Ok(Wanted::BlockByHash(read_hash(text)?, said));
     }
     match tag(text) {
-        Ok(tag) => Ok(Wanted::Block(tag, part)),
+        Ok(tag) => Ok(Wanted::Block(tag, said)),
         Err(message) => Err(invalid(format!("block: {message}"))),
     }
 }
@@ -144,6 +158,7 @@ async fn answer(
     context: &Context,
     chain: &ServedChain,
     wanted: Wanted,
+    headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
     if chain.stellar().is_some() {
         let (name, path) = (&chain.name, chain.rpc_path());
@@ -151,68 +166,76 @@ async fn answer(
             format!("{name} is a Stellar network: its ledgers and transactions are at POST {path}");
         return Err(ApiError::new(ErrorCode::NotFound, message));
     }
-    let json = match find(&View::take(chain).await?, wanted).await {
-        Err(error) => find(&View::retry(chain, error).await?, wanted).await?,
-        Ok(json) => json,
+    match respond(context, &View::take(chain).await?, wanted, headers).await {
+        Err(error) => {
+            let view = View::retry(chain, error).await?;
+            respond(context, &view, wanted, headers).await
+        }
+        answered => answered,
+    }
+}
+
+async fn respond(
+    context: &Context,
+    view: &View<'_>,
+    wanted: Wanted,
+    headers: &HeaderMap,
+) -> Result<Response, ApiError> {
+    let Found { block, said } = find(view, wanted).await?;
+    let tag = final_answers::tag_of_block(view, &block, said).filter(|_| wanted.is_fixed());
+    if let Some(known) = tag.as_ref().filter(|tag| tag.is_known(headers)) {
+        return Ok(known.clone().not_modified());
+    }
+    let json = match said {
+        Said::Clock => BlockClock::json(view, block),
+        Said::Hashes => block_json(view, block, Transactions::Hashes).await?,
+        Said::Whole => block_json(view, block, Transactions::Whole).await?,
+        Said::Transaction(index) => transaction_json(view, block, index).await?,
     };
+    let tag = tag.filter(|_| final_answers::lasts(view, &block, said, &json));
     let mut held = MemoryReservation::default();
     context.grow(&mut held, json.len()).await?;
     let mut body = ResponseBody::default();
     body.hold(held);
     body.own_text(json);
-    Ok(body.into_response())
+    let mut response = body.into_response();
+    if let Some(tag) = tag {
+        tag.put(&mut response);
+    }
+    Ok(response)
 }
 
-async fn find(view: &View<'_>, wanted: Wanted) -> Result<Vec<u8>, ApiError> {
+async fn find(view: &View<'_>, wanted: Wanted) -> Result<Found, ApiError> {
     let head = view.known_head()?.number;
     let id = view.chain.id;
     let (found, code, what) = match wanted {
-        Wanted::Block(tag, part) => {
+        Wanted::Block(tag, said) => {
             let number = resolve(view, tag)?;
-            let found = by_number(view, number, part).await?;
-            if found.is_none() {
+            let block = view.clock(number).await?;
+            if block.is_none() {
                 known_above(view, number)?;
             }
             let what = format!("chain {id} has no block {number}, its newest is {head}");
+            let found = block.map(|block| Found { block, said });
             (found, ErrorCode::BlockNotFound, what)
         }
-        Wanted::BlockByHash(hash, part) => {
-            let found = by_hash(view, &hash, part).await?;
+        Wanted::BlockByHash(hash, said) => {
+            let block = find_block(view, &hash).await?;
             let what = format!("no block of chain {id} through {head} has this hash");
+            let found = block.map(|block| Found { block, said });
             (found, ErrorCode::BlockNotFound, what)
         }
         Wanted::Transaction(hash) => {
-            let found = transaction_by_hash(view, &hash).await?;
+            let found = find_transaction(view, &hash).await?;
             let what = format!("no transaction of chain {id} through block {head} has this hash");
+            let found = found.map(|(block, index)| Found {
+                block,
+                said: Said::Transaction(index),
+            });
             (found, ErrorCode::TransactionNotFound, what)
         }
     };
     found.ok_or_else(|| ApiError::new(code, what).with(json!({ "head": head })))
-}
-
-/// As JSON; none above the head.
-async fn by_number(view: &View<'_>, number: u64, part: Part) -> Result<Option<Vec<u8>>, ApiError> {
-    match part {
-        Part::Whole(transactions) => block_by_number(view, number, transactions).await,
-        Part::Clock => {
-            let clock = view.clock(number).await?;
-            Ok(clock.map(|clock| BlockClock::json(view, clock)))
-        }
-    }
-}
-
-/// As JSON; none where no block can have the hash.
-async fn by_hash(view: &View<'_>, hash: &Hash32, part: Part) -> Result<Option<Vec<u8>>, ApiError> {
-    match part {
-        Part::Whole(transactions) => block_by_hash(view, hash, transactions).await,
-        Part::Clock => {
-            let clock = view.find_block(hash).await?;
-            if clock.is_none() {
-                view.known_newest()?;
-            }
-            Ok(clock.map(|clock| BlockClock::json(view, clock)))
-        }
-    }
 }
 
 /// An error where a block above ours may exist: the source has it, or is not known.
@@ -243,16 +266,29 @@ mod tests {
 
     #[test]
     fn a_path_names_a_block_by_number_tag_or_hash() {
-        let part = Part::Whole(Transactions::Hashes);
-        let number = |number| Some(Wanted::Block(BlockTag::Number(number), part));
+        let number = |number| {
+            Some(Wanted::Block(
+                BlockTag::Number(number),
+                Said::Hashes,
+            ))
+        };
         let hash = format!("0x{}", "ab".repeat(32));
         for (text, wanted) in [
             ("0", number(0)),
             ("17", number(17)),
             ("0x11", number(17)),
             ("18446744073709551615", number(u64::MAX)),
-            ("latest", Some(Wanted::Block(BlockTag::Latest, part))),
-            (&hash, Some(Wanted::BlockByHash(Hash32([0xab; 32]), part))),
+            (
+                "latest",
+                Some(Wanted::Block(BlockTag::Latest, Said::Hashes)),
+            ),
+            (
+                &hash,
+                Some(Wanted::BlockByHash(
+                    Hash32([0xab; 32]),
+                    Said::Hashes,
+                )),
+            ),
             (&hash.replace('b', "g"), None),
             (&hash[..65], None),
             ("-1", None),
@@ -261,8 +297,10 @@ mod tests {
             ("newest", None),
             ("", None),
         ] {
-            let read = read_block(text, part).ok();
+            let read = read_block(text, Said::Hashes).ok();
             assert_eq!(read, wanted, "{text}");
+            let is_fixed = read.is_some_and(Wanted::is_fixed);
+            assert_eq!(is_fixed, wanted.is_some() && text != "latest", "{text}");
         }
     }
 }

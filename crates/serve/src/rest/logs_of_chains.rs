@@ -1,20 +1,23 @@
 //! `/v1/logs`: logs of several chains in one answer, of blocks or of times.
 //!
-//! Each chain is answered by itself: with a page, or with an error that leaves the other chains as they are.
+//! Each chain is answered by itself: with a page, or with an error that leaves the other chains as they are. The
+//! answer can never change where the page of every chain cannot: an error may be a page tomorrow.
 
 use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use futures::stream;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use super::chain;
 use super::log_query::LogQuery;
 use super::logs::{FoundPage, find};
+use super::{chain, final_answers};
 use crate::encode::field;
 use crate::error::{ApiError, Limit};
 use crate::http::body::ResponseBody;
+use crate::http::caching::Tag;
 use crate::http::context::Context;
 use crate::names::ChainId;
 use crate::problem::ItemProblem;
@@ -38,14 +41,31 @@ const PARAMETERS: [&str; 12] = [
 pub(crate) const CHAINS_MAX: usize = 32;
 /// Chains that are queried at the same time: one request leaves room for others.
 const CHAINS_AT_ONCE: usize = 4;
+/// Keeps the tags of these pages apart from those of one chain alone.
+const ROUTE: &str = "logs of chains";
+
+/// The page of a chain.
+struct ChainPage {
+    id: u64,
+    page: FoundPage,
+    /// None where it may change.
+    tag: Option<Tag>,
+}
 
 pub(crate) async fn get_logs(
     State(context): State<Context>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let query = LogQuery::parse(&context, query.as_deref(), &PARAMETERS)?;
     check_chains(&context, &query)?;
     let deadline = Instant::now() + context.limits.timeout;
+    if headers.contains_key(header::IF_NONE_MATCH) {
+        let known = timeout_at(deadline, known_tag(&context, &query, &headers)).await;
+        if let Ok(Some(known)) = known {
+            return Ok(known.not_modified());
+        }
+    }
     let pages = query.chains.clone().into_iter().map(|id| {
         let (context, query) = (&context, &query);
         async move {
@@ -56,16 +76,31 @@ pub(crate) async fn get_logs(
     let mut pages = stream::iter(pages).buffered(CHAINS_AT_ONCE);
     let mut body = ResponseBody::default();
     body.text(b"{\"results\":[");
-    let mut is_first = true;
+    let mut tags = Vec::with_capacity(query.chains.len());
     while let Some((id, page)) = pages.next().await {
-        if !std::mem::take(&mut is_first) {
+        if !tags.is_empty() {
             body.text(b",");
         }
+        tags.push(page.as_ref().ok().and_then(|page| page.tag.clone()));
         write(&mut body, &id, page);
     }
     body.text(b"]}");
     drop(pages);
-    Ok(body.into_response())
+    let mut response = body.into_response();
+    if let Some(tags) = tags.into_iter().collect::<Option<Vec<Tag>>>() {
+        Tag::of_all(&tags).put(&mut response);
+    }
+    Ok(response)
+}
+
+/// The tag of an answer that can never change, where the client has it: no log is read for that.
+async fn known_tag(context: &Context, query: &LogQuery, headers: &HeaderMap) -> Option<Tag> {
+    let mut tags = Vec::with_capacity(query.chains.len());
+    for id in &query.chains {
+        let view = View::take(chain(context, id).ok()?).await.ok()?;
+        tags.push(final_answers::tag(&view, query, ROUTE).await?);
+    }
+    Some(Tag::of_all(&tags)).filter(|tag| tag.is_known(headers))
 }
 
 /// All pages together have at most as many logs as one answer may have.
@@ -101,15 +136,14 @@ async fn page_of(
     id: &str,
     query: &LogQuery,
     deadline: Instant,
-) -> Result<(u64, FoundPage), ApiError> {
+) -> Result<ChainPage, ApiError> {
     let chain = chain(context, id)?;
     let page = async {
-        match find(context, &View::take(chain).await?, query).await {
-            Err(error) => find(context, &View::retry(chain, error).await?, query).await,
+        match page_in(context, &View::take(chain).await?, query).await {
+            Err(error) => page_in(context, &View::retry(chain, error).await?, query).await,
             found => found,
         }
     };
-    let page = async { page.await.map(|page| (chain.id, page)) };
     timeout_at(deadline, page).await.unwrap_or_else(|_| {
         let limit = u64::try_from(context.limits.timeout.as_millis()).unwrap_or(u64::MAX);
         let message =
@@ -118,9 +152,23 @@ async fn page_of(
     })
 }
 
-fn write(body: &mut ResponseBody, id: &str, page: Result<(u64, FoundPage), ApiError>) {
+/// The page of a chain in a view, and its tag in the same one.
+async fn page_in(
+    context: &Context,
+    view: &View<'_>,
+    query: &LogQuery,
+) -> Result<ChainPage, ApiError> {
+    Ok(ChainPage {
+        id: view.chain.id,
+        page: find(context, view, query).await?,
+        tag: final_answers::tag(view, query, ROUTE).await,
+    })
+}
+
+fn write(body: &mut ResponseBody, id: &str, page: Result<ChainPage, ApiError>) {
     match page {
-        Ok((id, FoundPage { mut answer, next })) => {
+        Ok(ChainPage { id, page, .. }) => {
+            let FoundPage { mut answer, next } = page;
             let chain = json!(ChainId(id));
             answer.prefix = format!("{{\"chainId\":{chain},\"logs\":").into_bytes();
             let next = next.and_then(|(_, query)| query);

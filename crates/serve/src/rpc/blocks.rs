@@ -38,14 +38,14 @@ pub(crate) enum Transactions {
 
 pub(super) async fn by_number(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let number = resolve(view, params.get::<BlockTag>(0)?)?;
-    let found = block_by_number(view, number, transactions_of(params)?).await?;
-    Ok(answer(found))
+    let transactions = transactions_of(params)?;
+    answer(view, view.clock(number).await?, transactions).await
 }
 
 pub(super) async fn by_hash(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let hash = params.get::<Fixed<32>>(0)?.into();
-    let found = block_by_hash(view, &hash, transactions_of(params)?).await?;
-    Ok(answer(found))
+    let transactions = transactions_of(params)?;
+    answer(view, find_block(view, &hash).await?, transactions).await
 }
 
 fn transactions_of(params: &Params<'_>) -> Result<Transactions, ApiError> {
@@ -55,31 +55,27 @@ fn transactions_of(params: &Params<'_>) -> Result<Transactions, ApiError> {
     })
 }
 
-fn answer(found: Option<Vec<u8>>) -> Answer {
-    found.map_or_else(Answer::null, Answer::Json)
-}
-
-/// A block as JSON; none above the head.
-pub(crate) async fn block_by_number(
+async fn answer(
     view: &View<'_>,
-    number: u64,
+    found: Option<BlockMeta>,
     transactions: Transactions,
-) -> Result<Option<Vec<u8>>, ApiError> {
-    match view.clock(number).await? {
-        Some(clock) => block(view, clock, transactions).await.map(Some),
-        None => Ok(None),
+) -> Result<Answer, ApiError> {
+    match found {
+        Some(clock) => block_json(view, clock, transactions)
+            .await
+            .map(Answer::Json),
+        None => Ok(Answer::null()),
     }
 }
 
-/// A block as JSON; none where no block can have the hash.
-pub(crate) async fn block_by_hash(
+/// The block with a hash; none where no block can have it.
+pub(crate) async fn find_block(
     view: &View<'_>,
     hash: &Hash32,
-    transactions: Transactions,
-) -> Result<Option<Vec<u8>>, ApiError> {
+) -> Result<Option<BlockMeta>, ApiError> {
     match view.find_block(hash).await? {
-        Some(clock) => block(view, clock, transactions).await.map(Some),
         None => no_such_hash(view),
+        found => Ok(found),
     }
 }
 
@@ -105,9 +101,9 @@ pub(super) async fn count_by_hash(
     params: &Params<'_>,
 ) -> Result<Answer, ApiError> {
     let hash = params.get::<Fixed<32>>(0)?.into();
-    match view.find_block(&hash).await? {
+    match find_block(view, &hash).await? {
         Some(clock) => count(view, clock).await,
-        None => Ok(answer(no_such_hash(view)?)),
+        None => Ok(Answer::null()),
     }
 }
 
@@ -117,25 +113,35 @@ async fn count(view: &View<'_>, clock: BlockMeta) -> Result<Answer, ApiError> {
 
 pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let hash: Hash32 = params.get::<Fixed<32>>(0)?.into();
-    Ok(answer(transaction_by_hash(view, &hash).await?))
+    match find_transaction(view, &hash).await? {
+        Some((clock, index)) => transaction_json(view, clock, index).await.map(Answer::Json),
+        None => Ok(Answer::null()),
+    }
 }
 
-/// A transaction as JSON; none where no transaction can have the hash.
-pub(crate) async fn transaction_by_hash(
+/// The block of the transaction with a hash, and its position there; none where no transaction can have the hash.
+pub(crate) async fn find_transaction(
     view: &View<'_>,
     hash: &Hash32,
-) -> Result<Option<Vec<u8>>, ApiError> {
+) -> Result<Option<(BlockMeta, u32)>, ApiError> {
     require_dataset(view, Dataset::Transactions)?;
     let Some((clock, index)) = view.find_transaction(hash).await? else {
         view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
         return no_such_hash(view);
     };
-    if clock.hash == *hash {
-        // Logs name it, but it is the hash of the block: no transaction has it.
-        return Ok(None);
-    }
+    // Logs may name the hash of their block: no transaction has it.
+    Ok((clock.hash != *hash).then_some((clock, index)))
+}
+
+/// The transaction at a position of a block, as JSON.
+pub(crate) async fn transaction_json(
+    view: &View<'_>,
+    clock: BlockMeta,
+    index: u32,
+) -> Result<Vec<u8>, ApiError> {
     let number = clock.number;
-    let lost = || ArchiveError::Internal(format!("transaction {hash} has no body"));
+    let lost =
+        || ArchiveError::Internal(format!("transaction {index} of block {number} has no body"));
     let body = match view.location(number)? {
         Some(Location::Tail(block)) => body_in(block, index).ok_or_else(lost)?,
         Some(Location::Archive(archive)) => archive.body_at(number, index).await?,
@@ -148,7 +154,7 @@ pub(crate) async fn transaction_by_hash(
     };
     let mut out = Vec::with_capacity(1_024);
     write_transaction(&mut out, &body, &tx_place(&clock, base_fee, index.into()))?;
-    Ok(Some(out))
+    Ok(out)
 }
 
 fn tx_place(clock: &BlockMeta, base_fee: BaseFee, index: u64) -> TxPlace {
@@ -276,7 +282,8 @@ async fn tx_hashes(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<B256>, ApiE
     Ok(txs.iter().map(|tx| B256::new(tx.hash.0)).collect())
 }
 
-async fn block(
+/// A block as JSON.
+pub(crate) async fn block_json(
     view: &View<'_>,
     clock: BlockMeta,
     transactions: Transactions,
