@@ -1,5 +1,5 @@
 //! A real nginx in front of readers, with the settings that docs/deployment.md shows, and with none of its own: what
-//! it may keep is kept, nothing is cut, and a rolling restart is not noticed.
+//! it may keep is kept, nothing is cut without an error, and a rolling restart is not noticed.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,16 +9,21 @@
 
 mod support;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use chronolith_sim::ChainSpec;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use serde_json::{Value, json};
 use support::{Bench, DEPTH_5, Running, serve};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 const BLOCKS: u64 = 400;
 const FINAL: u64 = BLOCKS - 5;
@@ -26,6 +31,10 @@ const FINAL: u64 = BLOCKS - 5;
 const LIMIT: usize = 5_000;
 /// How often nginx is started, if another program took its port.
 const STARTS_MAX: usize = 10;
+/// Where a long answer is interrupted.
+const MIDDLE: usize = 256 << 10;
+/// More than the system holds of an answer that its program has sent.
+const LONG: usize = 6 << 20;
 
 fn has_nginx() -> bool {
     let has = Command::new("nginx").arg("-v").output().is_ok();
@@ -43,7 +52,11 @@ struct Readers {
 
 impl Readers {
     async fn new(seed: u64) -> Self {
-        let node = EvmNode::new(EvmSpec::tiny(seed), BLOCKS);
+        Self::of(EvmSpec::tiny(seed)).await
+    }
+
+    async fn of(spec: EvmSpec) -> Self {
+        let node = EvmNode::new(spec, BLOCKS);
         let server = serve(&node, RpcOptions::default()).await;
         let bench = Bench::new(&[server.url()], DEPTH_5);
         let writer = bench.start();
@@ -161,6 +174,14 @@ fn documented(dir: &Path, readers: [&str; 2]) -> String {
     changed
 }
 
+/// An nginx without settings of its own, in front of this address.
+fn stock(readers: &Readers, to: &str) -> Nginx {
+    let dir = readers.bench.dir.path().join("nginx");
+    let text =
+        format!("server {{ listen 127.0.0.1:PORT; location / {{ proxy_pass http://{to}; }} }}");
+    Nginx::start(&dir, &text)
+}
+
 /// What is fetched through nginx, and what its cache did.
 async fn fetch(client: &reqwest::Client, url: &str) -> (u16, String, Vec<u8>) {
     let answer = client.get(url).send().await.unwrap();
@@ -203,6 +224,13 @@ async fn a_cache_keeps_what_never_changes_and_nothing_else() {
             false,
         ),
         (format!("{logs}?fromBlock=1&toBlock=finalized"), 200, false),
+        (
+            "/v1/logs?chains=31337&fromBlock=1&toBlock=50".to_owned(),
+            200,
+            true,
+        ),
+        ("/v1/chains/31337/blocks/50".to_owned(), 200, true),
+        ("/v1/chains/31337/blocks/finalized".to_owned(), 200, false),
         ("/v1/chains".to_owned(), 200, false),
         ("/health".to_owned(), 200, false),
         (format!("{logs}?fromBlock=1&toBlock=9999999"), 400, false),
@@ -244,10 +272,7 @@ async fn a_stock_nginx_passes_whole_answers_on() {
     }
     let readers = Readers::new(622).await;
     let (running, one) = readers.start(0);
-    let dir = readers.bench.dir.path().join("nginx");
-    let text =
-        format!("server {{ listen 127.0.0.1:PORT; location / {{ proxy_pass http://{one}; }} }}");
-    let nginx = Nginx::start(&dir, &text);
+    let nginx = stock(&readers, &one);
     let client = reqwest::Client::builder().no_gzip().build().unwrap();
     for format in ["json", "ndjson", "csv"] {
         let path = format!(
@@ -259,6 +284,173 @@ async fn a_stock_nginx_passes_whole_answers_on() {
         assert_eq!(status, 200, "{format}");
         assert!(body == expected, "{format}: {} bytes", body.len());
     }
+    running.stop();
+}
+
+/// Passes one answer on, and waits in the middle of it.
+struct Relay {
+    address: SocketAddr,
+    in_middle: oneshot::Receiver<()>,
+    go_on: oneshot::Sender<()>,
+    /// How many bytes came in all.
+    passed: JoinHandle<usize>,
+}
+
+impl Relay {
+    async fn start(to: SocketAddr) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (reached, in_middle) = oneshot::channel();
+        let (go_on, may_go_on) = oneshot::channel();
+        let passed = tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let socket = TcpSocket::new_v4().unwrap();
+            // What a program has sent arrives also after its end: little of it may be on its way.
+            socket.set_recv_buffer_size(4_096).unwrap();
+            let mut server = socket.connect(to).await.unwrap();
+            let mut part = vec![0; 8_192];
+            let length = client.read(&mut part).await.unwrap();
+            server.write_all(&part[..length]).await.unwrap();
+            let mut passed = 0;
+            while passed < MIDDLE {
+                let length = server.read(&mut part).await.unwrap();
+                assert!(length > 0, "the answer ended at {passed}");
+                client.write_all(&part[..length]).await.unwrap();
+                passed += length;
+            }
+            reached.send(()).unwrap();
+            may_go_on.await.unwrap();
+            // The rest ends like the connection of a program that was killed: with an error or without.
+            while let Ok(length @ 1..) = server.read(&mut part).await {
+                client.write_all(&part[..length]).await.unwrap();
+                passed += length;
+            }
+            passed
+        });
+        Self {
+            address,
+            in_middle,
+            go_on,
+            passed,
+        }
+    }
+}
+
+/// nginx has sent the head of the answer by then, with status 200. A length is all that tells its client that the rest
+/// is missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_a_reader_that_is_killed_does_not_look_whole() {
+    if !has_nginx() {
+        return;
+    }
+    let content = ChainSpec {
+        logs_per_block: 100,
+        ..ChainSpec::tiny(624)
+    };
+    let readers = Readers::of(EvmSpec {
+        content,
+        ..EvmSpec::tiny(624)
+    });
+    let readers = readers.await;
+    let (reader, one) = readers.start(0);
+    let path = format!("/v1/chains/31337/logs/download?fromBlock=0&toBlock={FINAL}");
+    let client = reqwest::Client::builder().no_gzip().build().unwrap();
+    let (status, _, whole) = fetch(&client, &format!("http://{one}{path}")).await;
+    assert_eq!(status, 200);
+    assert!(whole.len() > LONG, "{} bytes are too few", whole.len());
+    assert!(is_complete(&whole), "it has no last line");
+    let relay = Relay::start(one.parse().unwrap()).await;
+    let nginx = stock(&readers, &relay.address.to_string());
+    let url = format!("{}{path}", nginx.base);
+    let mut answer = client.get(url).send().await.unwrap();
+    assert_eq!(answer.status().as_u16(), 200);
+    assert_eq!(answer.content_length(), Some(whole.len() as u64));
+    relay.in_middle.await.unwrap();
+    tokio::task::block_in_place(|| reader.kill());
+    relay.go_on.send(()).unwrap();
+    let mut got = Vec::new();
+    let end = loop {
+        match answer.chunk().await {
+            Ok(Some(chunk)) => got.extend_from_slice(&chunk),
+            end => break end,
+        }
+    };
+    let passed = relay.passed.await.unwrap();
+    assert!(passed < whole.len(), "the answer was sent before the kill");
+    assert!(end.is_err(), "{} bytes passed for an answer", got.len());
+    assert!(whole.starts_with(&got), "other bytes were sent");
+    assert!(!is_complete(&got));
+}
+
+/// Whether lines end with the one that says that nothing is missing.
+fn is_complete(lines: &[u8]) -> bool {
+    let lines = String::from_utf8_lossy(lines);
+    let last = lines.lines().last().unwrap_or_default();
+    lines.ends_with('\n') && last.starts_with(r#"{"complete":true,"#)
+}
+
+/// What a client of HTTP/1.0 gets: the head, and all bytes until the connection ends.
+async fn fetch_as_1_0(address: &str, path: &str) -> (String, Vec<u8>) {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer).await.unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let body = answer.split_off(end.unwrap() + 4);
+    (String::from_utf8(answer).unwrap().to_lowercase(), body)
+}
+
+/// The end of its connection is the end of an answer without a length, so an answer that is too long to be held must not
+/// begin.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_http_1_0_gets_an_error_instead_of_a_part() {
+    let readers = Readers::new(625).await;
+    let limits = r#""metricsPort": 0, "limits": { "answerMib": 1 }"#;
+    readers.bench.change(r#""metricsPort": 0"#, limits);
+    let (running, one) = readers.start(0);
+    let nginx = has_nginx().then(|| stock(&readers, &one));
+    let logs = "/v1/chains/31337/logs";
+    let client = reqwest::Client::builder().no_gzip().build().unwrap();
+    for path in [
+        format!("{logs}/download?fromBlock=0&toBlock={FINAL}"),
+        format!("{logs}?fromBlock=0&toBlock={FINAL}&limit={LIMIT}"),
+        format!("{logs}?fromBlock=0&toBlock={FINAL}&limit={LIMIT}&format=csv&order=desc"),
+    ] {
+        let (status, _, whole) = fetch(&client, &format!("http://{one}{path}")).await;
+        assert_eq!(status, 200, "{path}");
+        assert!(whole.len() > 1 << 20, "{path}: {} bytes", whole.len());
+        let (head, body) = fetch_as_1_0(&one, &path).await;
+        assert!(
+            head.starts_with("http/1.1 422 ") || head.starts_with("http/1.0 422 "),
+            "{head}"
+        );
+        assert!(head.contains("\r\ncache-control: no-store\r\n"), "{head}");
+        let length = format!("\r\ncontent-length: {}\r\n", body.len());
+        assert!(head.contains(&length), "{head}");
+        let error: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(error["code"], "TOO_LARGE", "{path}: {error}");
+        assert_eq!(
+            (&error["budget"], &error["limit"]),
+            (&json!("responseBytes"), &json!(1 << 20))
+        );
+        if let Some(nginx) = &nginx {
+            let (status, _, body) = fetch(&client, &format!("{}{path}", nginx.base)).await;
+            let error: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(
+                (status, &error["code"]),
+                (422, &json!("TOO_LARGE")),
+                "{path}"
+            );
+        }
+    }
+    let (head, body) =
+        fetch_as_1_0(&one, &format!("{logs}?fromBlock=0&toBlock={FINAL}&limit=5")).await;
+    assert!(head.contains(" 200 ok\r\n"), "{head}");
+    assert!(
+        head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())),
+        "{head}"
+    );
     running.stop();
 }
 

@@ -65,7 +65,11 @@ pub(crate) async fn finish(
     };
     let mut response = conditions.apply(response).await;
     if version < Version::HTTP_11 {
-        response = with_length(&finisher.context, response).await;
+        response = match with_length(&finisher.context, response).await {
+            Ok(response) => response,
+            // Caches must not keep it.
+            Err(error) => conditions.apply(error.into_response()).await,
+        };
     }
     let error = response.extensions_mut().remove::<ApiError>();
     if let Some(error) = error.filter(|_| !fixed_errors) {
@@ -99,33 +103,27 @@ pub(super) fn add_headers(response: &mut Response, id: HeaderValue) {
 
 /// The answer with its length. Without one, the end of an HTTP/1.0 connection is the end of the answer: one
 /// that is cut would look whole.
-async fn with_length(context: &Context, response: Response) -> Response {
+async fn with_length(context: &Context, response: Response) -> Result<Response, ApiError> {
     if response.body().size_hint().exact().is_some() {
-        return response;
+        return Ok(response);
     }
+    let max = context.limits.answer_bytes;
     let (parts, body) = response.into_parts();
     let mut chunks = body.into_data_stream();
     let (mut whole, mut held) = (Vec::new(), MemoryReservation::default());
     while let Some(chunk) = chunks.next().await {
         let Ok(chunk) = chunk else {
             let message = "the answer failed before its end: retry";
-            return ApiError::new(ErrorCode::Internal, message).into_response();
+            return Err(ApiError::new(ErrorCode::Internal, message));
         };
         let bytes = whole.len() + chunk.len();
-        if bytes > context.limits.answer_bytes {
+        if bytes > max {
             let message = "the answer is too long for HTTP/1.0: use HTTP/1.1 (in nginx: proxy_http_version 1.1), or request less";
-            return ApiError::over(
-                Limit::ResponseBytes,
-                context.limits.answer_bytes as u64,
-                message,
-            )
-            .into_response();
+            return Err(ApiError::over(Limit::ResponseBytes, max as u64, message));
         }
-        if let Err(fault) = context.grow(&mut held, bytes).await {
-            return ApiError::from(fault).into_response();
-        }
+        context.grow(&mut held, bytes).await?;
         whole.extend_from_slice(&chunk);
     }
     let held = super::body::HeldMemory::new(held);
-    Response::from_parts(parts, Body::from(held.hold(whole)))
+    Ok(Response::from_parts(parts, Body::from(held.hold(whole))))
 }
