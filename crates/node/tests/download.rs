@@ -15,14 +15,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use chronolith_sim::ChainSpec;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 use support::rpc::Rpc;
 use support::{Bench, DEPTH_5, Running, serve};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
 
 const BLOCKS: u64 = 600;
 const FINAL: u64 = BLOCKS - 5;
+/// Several times what one answer may have (`answerMib`).
+const LONG: usize = 4 << 20;
 
 struct Serving {
     bench: Bench,
@@ -34,11 +39,15 @@ struct Serving {
 impl Serving {
     /// A page has 97 logs at most: a download has many.
     async fn start() -> Self {
-        let node = EvmNode::new(EvmSpec::tiny(611), BLOCKS);
+        Self::start_with(EvmSpec::tiny(611), r#""results": 97"#).await
+    }
+
+    async fn start_with(spec: EvmSpec, limits: &str) -> Self {
+        let node = EvmNode::new(spec, BLOCKS);
         let server = serve(&node, RpcOptions::default()).await;
         let bench = Bench::new(&[server.url()], DEPTH_5);
-        let limits = r#""metricsPort": 0, "limits": { "results": 97 }"#;
-        bench.change(r#""metricsPort": 0"#, limits);
+        let limits = format!(r#""metricsPort": 0, "limits": {{ {limits} }}"#);
+        bench.change(r#""metricsPort": 0"#, &limits);
         let running = bench.start();
         let rpc = Rpc::new(bench.public());
         rpc.until_head(BLOCKS).await;
@@ -64,6 +73,40 @@ impl Serving {
         text
     }
 
+    /// Reads a download a little at a time, and has a small request answered after each time. Leaves after so many
+    /// bytes. Returns what was sent of the file, and whether that was all of it.
+    async fn read_slowly(&self, query: &str, most: usize) -> (String, bool) {
+        let socket = TcpSocket::new_v4().unwrap();
+        // What waits to be read is held by the server, and not by the system.
+        socket.set_recv_buffer_size(16 << 10).unwrap();
+        let server = self.rpc.base.replace("http://", "").parse().unwrap();
+        let mut stream = socket.connect(server).await.unwrap();
+        let head = format!(
+            "GET /v1/chains/31337/logs/download?{query} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let (mut answer, mut part) = (Vec::new(), vec![0; 64 << 10]);
+        while answer.len() < most {
+            let length = stream.read(&mut part).await.unwrap();
+            if length == 0 {
+                break;
+            }
+            answer.extend_from_slice(&part[..length]);
+            let small = "/v1/chains/31337/logs?fromBlock=1&toBlock=3&limit=5";
+            let (status, page) = self.rpc.get(small).await;
+            assert_eq!(status, 200, "after {} bytes: {page}", answer.len());
+        }
+        let (head, body) = answer.split_at(end_of_head(&answer));
+        let head = String::from_utf8_lossy(head);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(
+            head.contains("\r\ntransfer-encoding: chunked\r\n"),
+            "{head}"
+        );
+        let file = String::from_utf8(without_chunks(body)).unwrap();
+        (file, body.ends_with(b"\r\n0\r\n\r\n"))
+    }
+
     /// The same logs, page by page.
     async fn pages(&self, query: &str) -> Vec<Value> {
         let (mut logs, mut cursor) = (Vec::new(), String::new());
@@ -78,6 +121,24 @@ impl Serving {
             }
         }
     }
+}
+
+fn end_of_head(answer: &[u8]) -> usize {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    end.unwrap() + 4
+}
+
+/// The bytes in the chunks of a body, as far as it came.
+fn without_chunks(mut body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(end) = body.windows(2).position(|two| two == b"\r\n") {
+        let length = std::str::from_utf8(&body[..end]).unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        body = &body[end + 2..];
+        bytes.extend_from_slice(&body[..length.min(body.len())]);
+        body = body.get(length + 2..).unwrap_or_default();
+    }
+    bytes
 }
 
 /// The logs of a file, which is complete.
@@ -127,6 +188,19 @@ async fn a_download_has_every_final_log_once() {
     let last = format!("#complete,count={},nextCursor=", expected.len());
     assert_eq!(rows.last(), Some(&last.as_str()));
 
+    // A page of a table has the same name, and what browsers show has none.
+    for (format, expected) in [
+        ("csv", Some(name.as_str())),
+        ("ndjson", None),
+        ("json", None),
+    ] {
+        let path = format!("logs?{all}&limit=97&format={format}");
+        let (_, headers, _) = serving.get(&path).await;
+        let given = headers.get("content-disposition");
+        let given = given.map(|value| value.to_str().unwrap());
+        assert_eq!(given, expected, "{format}");
+    }
+
     // A cache could not hold it.
     let (_, headers, _) = serving.get(&format!("logs/download?{all}")).await;
     assert_eq!(headers["cache-control"], "no-store");
@@ -162,6 +236,42 @@ async fn a_download_continues_after_any_log() {
     let rest = serving.download(&query).await;
     let rest: Vec<&str> = rest.lines().collect();
     assert_eq!(rest[..rest.len() - 1], lines[301..lines.len() - 1]);
+    serving.running.stop();
+}
+
+/// A file that is larger than any answer may be, for a client that takes it at its own pace: it is whole, and others are
+/// answered meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_download_is_whole_and_delays_nobody() {
+    let content = ChainSpec {
+        logs_per_block: 40,
+        ..ChainSpec::tiny(613)
+    };
+    let spec = EvmSpec {
+        content,
+        ..EvmSpec::tiny(613)
+    };
+    let serving = Serving::start_with(spec, r#""answerMib": 1"#).await;
+    let whole = serving.download("").await;
+    assert!(whole.len() > LONG, "{} bytes are too few", whole.len());
+    let expected = logs_of(&whole);
+    let (file, ended) = serving.read_slowly("", usize::MAX).await;
+    assert!(ended, "cut at {} of {}", file.len(), whole.len());
+    assert!(file == whole, "{} of {} bytes", file.len(), whole.len());
+
+    // One that leaves continues after the last log that arrived.
+    let (part, ended) = serving.read_slowly("", LONG / 2).await;
+    assert!(!ended && whole.starts_with(&part));
+    let (lines, _) = part.rsplit_once('\n').unwrap();
+    let arrived = lines.lines().count();
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    let text = |name: &str| last[name].as_str().unwrap().to_owned();
+    let after = format!("after={}:{}", text("blockNumber"), text("logIndex"));
+    let (rest, ended) = serving.read_slowly(&after, usize::MAX).await;
+    assert!(ended, "{after}");
+    let rest = logs_of(&rest);
+    assert!(arrived > 0 && !rest.is_empty());
+    assert!(rest == expected[arrived..], "{after}: {} logs", rest.len());
     serving.running.stop();
 }
 

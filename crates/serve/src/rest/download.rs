@@ -142,7 +142,8 @@ fn rest_from(range: BlockRange, cursor: &Cursor, order: Order) -> Result<BlockRa
     })
 }
 
-fn file_name(chain: u64, range: BlockRange, format: LogFormat) -> HeaderValue {
+/// The name under which clients save logs of these blocks.
+pub(super) fn file_name(chain: u64, range: BlockRange, format: LogFormat) -> HeaderValue {
     let (from, to) = (range.start, range.end.saturating_sub(1));
     let end = match format {
         LogFormat::Csv => "csv",

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use chronolith_model::BlockRange;
 
+use super::download::file_name;
 use super::log_query::LogQuery;
 use super::{PathParams, chain, final_answers};
 use crate::cursor;
@@ -42,6 +43,8 @@ pub(super) struct FoundPage {
     pub(super) answer: LogsAnswer,
     /// The cursor of the next page, and its query string where that is short.
     pub(super) next: Option<(String, Option<String>)>,
+    /// Its blocks; none where no block is between the two times of the request.
+    range: Option<BlockRange>,
 }
 
 pub(crate) async fn get_logs(
@@ -72,19 +75,25 @@ async fn answer(
         return Ok(known.clone().not_modified());
     }
     let page = find(context, view, query).await?;
-    let mut response = respond(query.format, page);
+    let mut response = respond(view.chain.id, query.format, page);
     if let Some(tag) = tag {
         tag.put(&mut response);
     }
     Ok(response)
 }
 
-fn respond(format: LogFormat, page: FoundPage) -> Response {
+fn respond(chain: u64, format: LogFormat, page: FoundPage) -> Response {
     let mut body = ResponseBody::default();
     body.logs(page.answer);
     let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, format.content_type());
+    if format == LogFormat::Csv {
+        // Browsers save tables anyway; other formats they show.
+        let range = page.range.unwrap_or(BlockRange::new(0, 0));
+        let name = file_name(chain, range, format);
+        headers.insert(header::CONTENT_DISPOSITION, name);
+    }
     if let Some((cursor, link)) = page.next {
         let link =
             link.and_then(|query| HeaderValue::try_from(format!("<?{query}>; rel=\"next\"")).ok());
@@ -116,6 +125,7 @@ pub(super) async fn find(
     Ok(FoundPage {
         answer: LogsAnswer { held, ..answer },
         next,
+        range: scope.range,
     })
 }
 

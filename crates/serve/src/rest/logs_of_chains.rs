@@ -168,7 +168,9 @@ async fn page_in(
 fn write(body: &mut ResponseBody, id: &str, page: Result<ChainPage, ApiError>) {
     match page {
         Ok(ChainPage { id, page, .. }) => {
-            let FoundPage { mut answer, next } = page;
+            let FoundPage {
+                mut answer, next, ..
+            } = page;
             let chain = json!(ChainId(id));
             answer.prefix = format!("{{\"chainId\":{chain},\"logs\":").into_bytes();
             let next = next.and_then(|(_, query)| query);
