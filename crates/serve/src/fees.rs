@@ -17,7 +17,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
@@ -36,6 +36,9 @@ use crate::seldom::Seldom;
 
 /// How long an answer may take, with connecting to the database and all statements.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After this many seconds the database may answer again, as in other errors that say so.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 /// Failures of the database: each request has one while it is away.
 static FAILURES: Seldom = Seldom::new();
@@ -77,9 +80,15 @@ struct ErrorBody {
 }
 
 impl IntoResponse for FeesError {
+    /// On either listener: that of the fee document has no layer that adds headers.
     fn into_response(self) -> Response {
-        let error = self.message;
-        (self.status, Json(ErrorBody { error })).into_response()
+        let (status, error) = (self.status, self.message);
+        let mut response = (status, Json(ErrorBody { error })).into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        response
     }
 }
 
@@ -207,4 +216,32 @@ fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
         FeesError::internal().into_response()
     };
     CatchPanicLayer::custom(panicked as fn(_) -> _)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+    use crate::fault::Fault;
+
+    #[test]
+    fn only_an_error_that_passes_says_when_to_retry() {
+        for (error, status, seconds) in [
+            (FeesError::timeout(), 503, Some("5")),
+            (ApiError::from(Fault::Busy).into(), 503, Some("5")),
+            (
+                ApiError::new(ErrorCode::InvalidParams, "wrong").into(),
+                400,
+                None,
+            ),
+            (FeesError::internal(), 500, None),
+            (FeesError::bad("wrong"), 400, None),
+        ] {
+            let response = error.into_response();
+            assert_eq!(response.status().as_u16(), status);
+            let given = response.headers().get(header::RETRY_AFTER);
+            let given = given.map(|value| value.to_str().unwrap());
+            assert_eq!(given, seconds, "{status}");
+        }
+    }
 }

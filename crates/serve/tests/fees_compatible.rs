@@ -10,7 +10,7 @@ mod fees_support;
 use axum::Router;
 use chronolith_projection::Database;
 use chronolith_serve::http::fees_router;
-use fees_support::{Made, World, ask, ask_for_text, hex, public_of};
+use fees_support::{Made, World, ask, ask_for_text, ask_when_to_retry, hex, public_of};
 use serde_json::{Value, json};
 
 /// Twenty-five collected fees of chain 137, newest first, and whatever must not be among them.
@@ -193,11 +193,14 @@ async fn whatever_goes_wrong_behind_a_page_is_a_500() {
         let answer = ask(&router, "/fees").await;
         let failed = json!({ "error": "Internal server error" });
         assert_eq!(answer, (500, failed), "{name}");
+        assert_eq!(ask_when_to_retry(&router, "/fees").await, None, "{name}");
     }
     // A list says whether to ask again, and names nothing of the database.
     let (status, body) = ask(&world.public(), "/fees?chainId=137").await;
     let late = "the database does not answer in time: retry, or request less";
     assert_eq!((status, body), (503, json!({ "error": late })));
+    let seconds = ask_when_to_retry(&world.public(), "/fees?chainId=137").await;
+    assert_eq!(seconds.as_deref(), Some("5"));
 }
 
 #[tokio::test]

@@ -317,6 +317,15 @@ pub async fn ask(router: &Router, target: &str) -> (u16, Value) {
     (status, body.unwrap_or_else(|_| panic!("{target}: {text}")))
 }
 
+/// After how many seconds an answer says to retry.
+pub async fn ask_when_to_retry(router: &Router, target: &str) -> Option<String> {
+    let request = Request::get(target).body(Body::empty()).unwrap();
+    let service = TowerToHyperService::new(router.clone());
+    let response = service.call(request).await.unwrap();
+    let seconds = response.headers().get("retry-after");
+    seconds.map(|value| value.to_str().unwrap().to_owned())
+}
+
 /// A path with parameters, whatever is in them.
 pub fn target(path: &str, parameters: &[(&str, String)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
