@@ -150,15 +150,42 @@ fn every_command_of_a_deployment_can_be_typed() {
     assert!(commands.iter().filter(|one| one.starts_with("run")).count() > 2);
 }
 
+/// What follows these words at the beginning of a line of the Dockerfile.
+fn instructions(start: &str) -> Vec<&'static str> {
+    let lines = DOCKERFILE.lines();
+    lines.filter_map(|line| line.strip_prefix(start)).collect()
+}
+
+/// The image begins empty, with nothing that could run but the program, which has no demo.
+#[test]
+fn the_container_has_only_what_the_page_says() {
+    assert_eq!(
+        instructions("FROM "),
+        ["${BUILD_IMAGE} AS build", "scratch"]
+    );
+    let build = instructions("ARG BUILD_IMAGE=");
+    let [build] = build.as_slice() else {
+        panic!("one image builds the program, not {build:?}");
+    };
+    // An exact version, from where the machine gets its images.
+    let (name, tag) = build.split_once(':').unwrap();
+    let version: Vec<&str> = tag.split('-').next().unwrap().split('.').collect();
+    assert!(!name.contains(['.', '/']), "{build}");
+    assert_eq!(version.len(), 3, "{build}");
+    assert!(DEPLOYMENT.contains(build), "the page pins another image");
+    assert!(DOCKERFILE.contains("-p chronolith-node --no-default-features "));
+    assert!(DEPLOYMENT.contains("every command except `chronolith demo`"));
+    assert!(DEPLOYMENT.contains("no shell, no package manager"));
+    // There is no shell that would split words, and `docker exec chronolith chronolith` finds the program.
+    let program = r#"["/usr/local/bin/chronolith"]"#;
+    assert_eq!(instructions("ENTRYPOINT "), [program]);
+    assert_eq!(instructions("ENV PATH="), ["/usr/local/bin"]);
+}
+
 /// The image is made in two steps, runs as somebody without rights, and shows the ports of the page.
 #[test]
 fn the_container_is_as_the_page_says() {
-    let words = |start: &str| {
-        let lines = DOCKERFILE
-            .lines()
-            .filter_map(|line| line.strip_prefix(start));
-        lines.collect::<Vec<_>>()
-    };
+    let words = instructions;
     assert_eq!(words("FROM ").len(), 2);
     let user = words("USER ");
     assert_eq!(user, ["10001:10001"]);
