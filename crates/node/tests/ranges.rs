@@ -13,6 +13,7 @@ mod support;
 use std::time::Duration;
 
 use chronolith_model::{BlockRange, Log};
+use chronolith_serve::times::parse_time;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -24,6 +25,16 @@ use support::{Bench, Running, assert_equals, events, serve};
 
 fn backfill(start: u64, end: u64) -> String {
     format!(r#""mode": "backfill", "startBlock": {start}, "endBlock": {end}"#)
+}
+
+/// The times of a complete range as numbers, and as text in the old form.
+fn assert_times(range: &Value) {
+    for name in ["created", "completed"] {
+        let old = range[format!("{name}At")].as_str().unwrap();
+        let seconds = parse_time(old).unwrap().seconds;
+        assert_eq!(range[format!("{name}Timestamp")], seconds, "{range}");
+    }
+    assert_eq!(range["transitionStartedTimestamp"], Value::Null);
 }
 
 const STREAMING: &str = r#""mode": "streaming", "startBlock": 0"#;
@@ -236,6 +247,7 @@ async fn keys_are_printed_in_the_order_of_the_requirement() {
     let listed = bench.json(&["state", "--ranges", "--json"]);
     assert_eq!(listed[0]["mode"], "backfill");
     assert_eq!(listed[0]["ranges"][0]["state"], "COMPLETE");
+    assert_times(&listed[0]["ranges"][0]);
     assert_eq!(listed[0]["ranges"][1]["lastCommitted"], 49);
     assert_eq!(listed[0]["ranges"][1]["failure"], Value::Null);
 }

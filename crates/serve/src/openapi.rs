@@ -221,3 +221,113 @@ fn tidy(schema: &mut Schema) {
         fields.remove("format");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::rpc;
+
+    /// Fields whose form another document fixes.
+    const FIXED: [(&str, &str); 2] = [
+        ("CollectedFee", "createdAt"),
+        ("IndexingStatus", "updatedAt"),
+    ];
+    /// Answers in the form of nodes.
+    const OF_NODES: [&str; 3] = ["Block", "Log", "Transaction"];
+    /// The text of the old form of a time, which the next release removes.
+    const OLD: [(&str, &str); 4] = [
+        ("Range", "completedAt"),
+        ("Range", "createdAt"),
+        ("Range", "transitionStartedAt"),
+        ("RangeFailure", "at"),
+    ];
+
+    /// A field of an answer, with the name of the schema that has it.
+    struct Field<'a> {
+        owner: &'a str,
+        name: &'a str,
+        schema: &'a Value,
+    }
+
+    /// The fields of all answers over REST.
+    fn fields(document: &Value) -> Vec<Field<'_>> {
+        let paths = document["paths"].as_object().unwrap();
+        let rest = paths.iter().filter(|(path, _)| !rpc::is_path(path));
+        let mut parts: Vec<(&str, &Value)> = Vec::new();
+        for (path, item) in rest {
+            let operations = item.as_object().unwrap().values();
+            parts.extend(operations.map(|operation| (path.as_str(), &operation["responses"])));
+        }
+        let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+        while let Some((owner, part)) = parts.pop() {
+            if let Value::Array(items) = part {
+                parts.extend(items.iter().map(|item| (owner, item)));
+            }
+            for (key, value) in part.as_object().into_iter().flatten() {
+                match (key.as_str(), value) {
+                    ("example" | "examples", _) => {}
+                    ("$ref", Value::String(place)) => {
+                        let name = place.rsplit('/').next().unwrap();
+                        let named = document.pointer(place.strip_prefix('#').unwrap());
+                        if seen.insert(place) {
+                            parts.push((name, named.unwrap()));
+                        }
+                    }
+                    ("properties", Value::Object(fields)) => {
+                        for (name, schema) in fields {
+                            found.push(Field {
+                                owner,
+                                name,
+                                schema,
+                            });
+                            parts.push((owner, schema));
+                        }
+                    }
+                    (_, value) => parts.push((owner, value)),
+                }
+            }
+        }
+        found
+    }
+
+    fn is_time(name: &str) -> bool {
+        let ends = ["At", "Timestamp", "Since"];
+        let names = ["at", "asOf", "now", "since", "time", "timestamp"];
+        names.contains(&name) || ends.iter().any(|end| name.ends_with(end))
+    }
+
+    /// The rule of docs/api.md, "Numbers and times": a client needs one parser for each kind of answer.
+    #[test]
+    fn a_time_is_a_number_of_seconds_and_has_the_name_of_one() {
+        let document: Value = serde_json::from_str(&TEXT).unwrap();
+        let (mut times, mut texts) = (0, BTreeSet::new());
+        for Field {
+            owner,
+            name,
+            schema,
+        } in fields(&document)
+        {
+            let what = format!("{owner}.{name}: {schema}");
+            let description = schema["description"].as_str().unwrap_or_default();
+            let says_seconds = description.to_lowercase().contains("seconds since 1970");
+            assert!(is_time(name) || !says_seconds, "{what}");
+            if schema["format"] == "date-time" {
+                let is_old = OLD.contains(&(owner, name));
+                assert_eq!(schema["deprecated"] == true, is_old, "{what}");
+                texts.insert((owner, name));
+                continue;
+            }
+            let is_hex = schema["$ref"] == "#/components/schemas/Quantity";
+            assert!(!is_hex || OF_NODES.contains(&owner), "{what}");
+            if is_time(name) && !is_hex {
+                assert!(schema["type"].to_string().contains("\"integer\""), "{what}");
+                times += 1;
+            }
+        }
+        assert!(times > 15, "{times} times: too few were looked at");
+        let expected: BTreeSet<_> = FIXED.iter().chain(&OLD).copied().collect();
+        assert_eq!(texts, expected, "times as text");
+    }
+}

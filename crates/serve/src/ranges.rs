@@ -34,14 +34,20 @@ pub(crate) struct Range {
     /// Transactions by the first digit of their hash.
     #[schemars(with = "Option<BTreeMap<String, u64>>")]
     cf_counts: Option<Value>,
-    /// When its first block was archived; null where it is unknown.
-    #[schemars(extend("format" = "date-time"))]
+    /// When its first block was archived, in seconds since 1970; null where it is unknown.
+    created_timestamp: Option<u64>,
+    /// When it was complete, in seconds since 1970.
+    completed_timestamp: Option<u64>,
+    /// When its transition began, in seconds since 1970; null unless one runs.
+    transition_started_timestamp: Option<u64>,
+    /// `createdTimestamp` as text; removed in the next release.
+    #[schemars(extend("format" = "date-time", "deprecated" = true))]
     created_at: Option<String>,
-    /// When it was complete.
-    #[schemars(extend("format" = "date-time"))]
+    /// `completedTimestamp` as text; removed in the next release.
+    #[schemars(extend("format" = "date-time", "deprecated" = true))]
     completed_at: Option<String>,
-    /// When its transition began; null unless one runs.
-    #[schemars(extend("format" = "date-time"))]
+    /// `transitionStartedTimestamp` as text; removed in the next release.
+    #[schemars(extend("format" = "date-time", "deprecated" = true))]
     transition_started_at: Option<String>,
     /// While a transition runs: pending, in_progress or complete.
     ledger_status: Option<&'static str>,
@@ -62,7 +68,10 @@ struct RangeFailure {
     object: String,
     /// The error.
     cause: String,
-    #[schemars(extend("format" = "date-time"))]
+    /// When it failed, in seconds since 1970.
+    timestamp: Option<u64>,
+    /// `timestamp` as text; removed in the next release.
+    #[schemars(extend("format" = "date-time", "deprecated" = true))]
     at: Option<String>,
 }
 
@@ -72,6 +81,7 @@ impl From<&RangeReport> for Range {
             phase: failed_phase_name(failure.phase),
             object: failure.object.clone(),
             cause: failure.cause.clone(),
+            timestamp: failure.at,
             at: failure.at.and_then(utc),
         });
         Self {
@@ -85,6 +95,9 @@ impl From<&RangeReport> for Range {
             blocks: range.blocks,
             transactions: range.keys.map(|keys| keys.total()),
             cf_counts: range.keys.as_ref().map(counts_json),
+            created_timestamp: range.created_at,
+            completed_timestamp: range.completed_at,
+            transition_started_timestamp: range.transition_started_at,
             created_at: range.created_at.and_then(utc),
             completed_at: range.completed_at.and_then(utc),
             transition_started_at: range.transition_started_at.and_then(utc),

@@ -8,6 +8,7 @@ const MOVING = new Set([
   "uptimeSeconds",
   "updatedAt",
   "createdAt",
+  "createdTimestamp",
   "created_at",
   "requests",
   "failures",

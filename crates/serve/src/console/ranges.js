@@ -4,7 +4,7 @@
 import { getJson } from "./api.js";
 import { el, setAttr, setText, sync } from "./dom.js";
 import { isStellar } from "./links.js";
-import { NONE, count, counted, percent } from "./words.js";
+import { NONE, count, counted, percent, utc } from "./words.js";
 
 const EVERY_MS = 2_000;
 // More rows than this are for `chronolith state --ranges`.
@@ -115,7 +115,7 @@ function row(chain) {
         `${percent(range.blocks, known - range.from + 1)} of the blocks that there are`,
       );
       setText(cells[6], range.transactions === null ? NONE : count(range.transactions));
-      setText(cells[7], range.completedAt ?? NONE);
+      setText(cells[7], range.completedTimestamp === null ? NONE : utc(range.completedTimestamp));
     },
   };
 }
