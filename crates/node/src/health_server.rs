@@ -30,10 +30,12 @@ use crate::settings::{ChainSettings, Settings};
 /// How often samples of histograms are merged: they pile up until then.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Connections: operators and their programs are few.
-pub(crate) const ROOM: ConnectionLimits = ConnectionLimits {
+/// Connections: operators and their programs are few. A probe must come through whoever else is there, also from its
+/// own address. An answer takes milliseconds, so a connection that is cut while others wait has had its time.
+const ROOM: ConnectionLimits = ConnectionLimits {
     connections: 64,
     per_peer: None,
+    place_kept: Some(Duration::from_millis(250)),
 };
 
 /// All chains of the process.

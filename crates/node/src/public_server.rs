@@ -263,6 +263,7 @@ async fn serve_fees(address: SocketAddr, fees: Database, serving: &Serving) -> R
     let room = ConnectionLimits {
         connections: FEES_CONNECTIONS,
         per_peer: None,
+        place_kept: None,
     };
     let listening = listen(
         listener,
@@ -305,6 +306,7 @@ pub(crate) async fn serve_on(
     let room = ConnectionLimits {
         connections: limits.connections,
         per_peer: limits.connections_per_peer,
+        place_kept: None,
     };
     let listening = listen(listener, router, room, serving.drain.clone());
     tokio::select! {

@@ -22,6 +22,8 @@ use support::{Bench, PATIENCE, Running, serve};
 const BLOCKS: u64 = 1_200;
 /// What a client may wait while others misbehave. Those used to take ten seconds and more.
 const SOON: Duration = Duration::from_secs(5);
+/// What Kubernetes gives a probe where nothing else is set.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A node with a chain, and the program that serves it.
 struct Serving {
@@ -161,6 +163,40 @@ async fn idle_connections_make_room_for_others() {
     assert_eq!(status, 200);
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     drop((idle, half_open));
+    serving.running.stop();
+}
+
+/// As many connections as there is room for that requested the metrics again and again and read nothing used to
+/// keep probes out for half a minute. Limits by address would not help: here the probe has that of the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_read_no_metrics_keep_no_probe_out() {
+    let serving = Serving::start("").await;
+    let metrics = serving.metrics();
+    // More answers than the buffers of a connection hold.
+    let requests = "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2_000);
+    let attack = |_| {
+        let mut stream = connect(&metrics);
+        stream.write_all(requests.as_bytes()).unwrap();
+        stream
+    };
+    let mut unread: Vec<TcpStream> = (0..64).map(attack).collect();
+    for stream in &unread {
+        // It has its place.
+        assert_eq!(stream.peek(&mut [0]).unwrap(), 1);
+    }
+    for round in 0..10 {
+        // Those that are cut are replaced at once.
+        unread.extend((0..8).map(attack));
+        let began = Instant::now();
+        let mut probe = connect(&metrics);
+        let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        probe.write_all(request).unwrap();
+        let (head, _) = head_of(probe);
+        assert!(head.contains(" 200 ok"), "{head}");
+        let waited = began.elapsed();
+        assert!(waited < PROBE_TIMEOUT, "round {round}: {waited:?}");
+    }
+    drop(unread);
     serving.running.stop();
 }
 

@@ -187,6 +187,7 @@ async fn listening_to(chains: ServedChains) -> Rpc {
     let room = ConnectionLimits {
         connections: limits.connections,
         per_peer: None,
+        place_kept: None,
     };
     tokio::spawn(listen(listener, router, room, Drain::never()));
     Rpc::new(base)

@@ -87,6 +87,7 @@ async fn ours(rpc: &Rpc, hashes: &[String], rng: &mut StdRng) -> (Vec<Duration>,
     let room = ConnectionLimits {
         connections: 16,
         per_peer: None,
+        place_kept: None,
     };
     let serving = tokio::spawn(listen(listener, rpc.router.clone(), room, Drain::never()));
     let mut stream = TcpStream::connect(address).await.unwrap();

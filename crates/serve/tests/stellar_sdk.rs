@@ -92,6 +92,7 @@ async fn the_official_client_reads_what_the_network_holds() {
     let room = ConnectionLimits {
         connections: 64,
         per_peer: None,
+        place_kept: None,
     };
     tokio::spawn(listen(listener, rpc.router.clone(), room, Drain::never()));
     let requested = tokio::task::spawn_blocking(move || {

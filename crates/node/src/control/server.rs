@@ -14,7 +14,7 @@ use chronolith_serve::admin::operation::{Backfill, Operation};
 use chronolith_serve::admin::{OperationFuture, Operator, Tokens, admin_router};
 use chronolith_serve::chain::EndpointHealth;
 use chronolith_serve::health::ChainHealth;
-use chronolith_serve::http::{Drain, listen};
+use chronolith_serve::http::{ConnectionLimits, Drain, listen};
 use chronolith_serve::{ApiError, ErrorCode};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ use crate::commands::{check_numbers, fill_missing};
 use crate::control::projection::ProjectionControl;
 use crate::control::queue;
 use crate::control::token::{OwnToken, TokenFile};
-use crate::health_server::{Chains, ROOM, health_of};
+use crate::health_server::{Chains, health_of};
 use crate::public_server::{bind, endpoint};
 use crate::running::RunningChain;
 use crate::settings::Settings;
@@ -42,6 +42,12 @@ const JOB_LOOK: Duration = Duration::from_millis(200);
 const PROOF_WITHIN: Duration = Duration::from_secs(5);
 /// Jobs that are kept in the list.
 const JOBS_MAX: usize = 100;
+/// Connections: operators and their commands are few, and what these begin may take long.
+const ROOM: ConnectionLimits = ConnectionLimits {
+    connections: 64,
+    per_peer: None,
+    place_kept: None,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

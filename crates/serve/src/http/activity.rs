@@ -1,4 +1,4 @@
-//! What a connection is doing, so that the longest idle one can be closed when there is no room for another.
+//! What a connection is doing, so that one can be chosen and closed when there is no room for another.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -152,10 +152,20 @@ impl Connections {
 
     /// Closes the connection that has been idle for longest, if one is.
     pub(super) fn close_longest_idle(&self) -> bool {
+        self.close_first(Activity::is_idle)
+    }
+
+    /// Closes a connection that has been open for this long, if one has: an idle one if there is one.
+    pub(super) fn close_opened_before(&self, kept: Duration) -> bool {
+        self.close_first(|one| one.opened.elapsed() >= kept)
+    }
+
+    /// Of these, idle ones come first, then the one that has moved no bytes for longest.
+    fn close_first(&self, may_close: impl Fn(&Activity) -> bool) -> bool {
         let mut listed = self.0.lock();
-        let idle = listed.open.iter().filter(|(_, one)| one.is_idle());
-        let longest = idle.min_by_key(|(_, one)| one.last_moved());
-        let Some(id) = longest.map(|(id, _)| *id) else {
+        let these = listed.open.iter().filter(|(_, one)| may_close(one));
+        let first = these.min_by_key(|(_, one)| (!one.is_idle(), one.last_moved()));
+        let Some(id) = first.map(|(id, _)| *id) else {
             return false;
         };
         // It is closed once: until its task ends, another one is chosen.
@@ -201,5 +211,32 @@ mod tests {
         assert_eq!(old.activity.started(), 0);
         drop(all);
         assert!(connections.0.lock().open.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_connection_makes_room_once_it_had_its_time() {
+        const KEPT: Duration = Duration::from_secs(1);
+        let connections = Connections::default();
+        let old: Vec<Registered> = (0..3).map(|_| connections.register()).collect();
+        let [reading, stalled, idle] = old.as_slice() else {
+            unreachable!()
+        };
+        let requests = [reading.activity.begin(), stalled.activity.begin()];
+        tokio::time::advance(KEPT / 2).await;
+        // It has not sent its request yet, and must be able to.
+        let new = connections.register();
+        assert!(!connections.close_opened_before(KEPT));
+        tokio::time::advance(KEPT / 2).await;
+        reading.activity.moved();
+        idle.activity.moved();
+        let is_closed = |one: &Registered| one.activity.closed().now_or_never().is_some();
+        for (place, one) in [idle, stalled, reading].into_iter().enumerate() {
+            assert!(
+                connections.close_opened_before(KEPT) && is_closed(one),
+                "{place}"
+            );
+        }
+        assert!(!connections.close_opened_before(KEPT) && !is_closed(&new));
+        drop(requests);
     }
 }

@@ -101,7 +101,7 @@ pub(super) async fn serve(
         tokio::select! {
             done = connection.as_mut() => break done,
             () = &mut ending => connection.as_mut().graceful_shutdown(),
-            // Nothing is being answered.
+            // Another connection gets its place.
             () = activity.closed() => break Ok(()),
         }
     };

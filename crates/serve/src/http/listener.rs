@@ -1,7 +1,8 @@
 //! Connections: a bounded number, and none forever.
 //!
 //! Where there is no room for another one, the one that has been idle for longest is closed: idle connections
-//! cost a client nothing, so a few thousand of them must not keep others out.
+//! cost a client nothing, so a few thousand of them must not keep others out. A listener whose answers are short
+//! closes busy ones too: clients that request and do not read cost no more.
 
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +35,9 @@ pub struct ConnectionLimits {
     pub connections: usize,
     /// From one address; others are closed at once. None where they are not counted.
     pub per_peer: Option<usize>,
+    /// How long a connection keeps its place at least, after which it makes room for another one even while it is
+    /// answered. None where only idle ones make room, whenever they were opened.
+    pub place_kept: Option<Duration>,
 }
 
 /// A connection that has its place.
@@ -49,6 +53,7 @@ struct Server {
     listener: TcpListener,
     peers: Peers,
     places: Arc<Semaphore>,
+    place_kept: Option<Duration>,
     connections: Connections,
 }
 
@@ -66,6 +71,7 @@ pub async fn listen(
         listener,
         peers: Peers::new(limits.per_peer),
         places: Arc::new(Semaphore::new(limits.connections)),
+        place_kept: limits.place_kept,
         connections: Connections::default(),
     };
     let mut open = JoinSet::new();
@@ -146,7 +152,10 @@ impl Server {
             if let Ok(place) = self.places.clone().try_acquire_owned() {
                 return place;
             }
-            self.connections.close_longest_idle();
+            match self.place_kept {
+                None => self.connections.close_longest_idle(),
+                Some(kept) => self.connections.close_opened_before(kept),
+            };
             let place = self.places.clone().acquire_owned();
             if let Ok(Ok(place)) = tokio::time::timeout(ROOM_PAUSE, place).await {
                 return place;
