@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::health::{ChainHealth, Probe};
@@ -35,6 +36,18 @@ pub(crate) struct Health {
 struct Context {
     probe: Arc<dyn Probe>,
     metrics: Metrics,
+    /// Held while the metrics are printed.
+    printing: Arc<Semaphore>,
+}
+
+impl Context {
+    fn new(probe: Arc<dyn Probe>, metrics: Metrics) -> Self {
+        Self {
+            probe,
+            metrics,
+            printing: Arc::new(Semaphore::new(1)),
+        }
+    }
 }
 
 /// `/metrics`, `/health`, `/health/live` and `/health/ready`.
@@ -44,13 +57,21 @@ pub fn health_router(probe: Arc<dyn Probe>, metrics: Metrics) -> Router {
         .route("/health", get(ready))
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
-        .with_state(Context { probe, metrics })
+        .with_state(Context::new(probe, metrics))
         .layer(panics::catch_panics())
 }
 
 async fn show_metrics(State(context): State<Context>) -> Response {
+    // For one client at a time: many of them must not take the cores. It is held to the end of the printing, also
+    // where the client is gone by then.
+    let printing = context.printing.acquire_owned().await;
     // Probes share the thread, and a process with many chains has many metrics.
-    let Ok(text) = tokio::task::spawn_blocking(move || (context.metrics)()).await else {
+    let print = move || {
+        let text = (context.metrics)();
+        drop(printing);
+        text
+    };
+    let Ok(text) = tokio::task::spawn_blocking(print).await else {
         let message = "the metrics cannot be printed: please report it";
         return ApiError::new(ErrorCode::Internal, message).into_response();
     };
@@ -61,7 +82,7 @@ async fn show_metrics(State(context): State<Context>) -> Response {
 /// `/health` of the public listener: without what only operators may see.
 pub(crate) fn health<S>(probe: Arc<dyn Probe>) -> MethodRouter<S> {
     let metrics: Metrics = Arc::new(String::new);
-    get(public_ready).with_state(Context { probe, metrics })
+    get(public_ready).with_state(Context::new(probe, metrics))
 }
 
 /// The process runs; nothing else is checked.
@@ -103,6 +124,8 @@ fn health_response(probe: &dyn Probe, chains: Vec<ChainHealth>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::health::PublicTexts;
     use crate::http::test_client::fetch;
@@ -160,6 +183,27 @@ mod tests {
         assert!(!failed.contains("secret"), "{failed}");
         let metrics = fetch(router, "GET /metrics").await;
         assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
+    }
+
+    /// As many threads as clients printed them at the same time.
+    #[tokio::test]
+    async fn metrics_are_printed_for_one_client_at_a_time() {
+        let (printing, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+        let seen = most.clone();
+        let metrics: Metrics = Arc::new(move || {
+            let at_once = printing.fetch_add(1, Ordering::SeqCst) + 1;
+            seen.fetch_max(at_once, Ordering::SeqCst);
+            // Long enough for others to begin.
+            (0..10_000).for_each(|_| std::thread::yield_now());
+            printing.fetch_sub(1, Ordering::SeqCst);
+            "a 1".to_owned()
+        });
+        let router = health_router(Arc::new(Fixed(Vec::new())), metrics);
+        let scrapes = (0..8).map(|_| fetch(router.clone(), "GET /metrics"));
+        for scraped in futures::future::join_all(scrapes).await {
+            assert!(scraped.starts_with("HTTP/1.1 200"), "{scraped}");
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]
