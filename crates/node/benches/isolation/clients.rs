@@ -12,11 +12,12 @@ use serde_json::json;
 
 use crate::CHAIN;
 use crate::probe::{Probe, get, post};
+use crate::report::Report;
 use crate::server::Server;
 
 const LASTING: Duration = Duration::from_secs(10);
 const TARGET_MS: f64 = 50.0;
-const HEALTH_TARGET_MS: f64 = 20.0;
+pub(crate) const HEALTH_TARGET_MS: f64 = 20.0;
 const CLIENTS: [(usize, &str); 5] = [
     (0, "identity"),
     (32, "identity"),
@@ -25,7 +26,7 @@ const CLIENTS: [(usize, &str); 5] = [
     (128, "gzip"),
 ];
 
-pub(crate) fn gzip(dir: &Path) -> Result<()> {
+pub(crate) fn gzip(dir: &Path, report: &mut Report) -> Result<()> {
     let server = Server::start(dir, &chains(), "serve")?;
     for (clients, coding) in CLIENTS {
         let load = format!("{clients} clients, pages of 10,000 logs, {coding}");
@@ -63,8 +64,8 @@ pub(crate) fn gzip(dir: &Path) -> Result<()> {
         }
         // More clients than the target names are shown without one.
         let target = (clients == 32).then_some(TARGET_MS);
-        calls?.print(&load, target);
-        health?.print(&load, Some(HEALTH_TARGET_MS));
+        report.waited(&load, &calls?, target);
+        report.waited(&load, &health?, Some(HEALTH_TARGET_MS));
         println!(
             "    {} pages, {} refused, {:.0} MiB",
             pages.load(Ordering::Relaxed),

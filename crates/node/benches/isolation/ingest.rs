@@ -9,6 +9,7 @@ use chronolith_sim::portal::{PortalOptions, PortalServer};
 use serde_json::{Value, json};
 
 use crate::probe::{Probe, Waited, get};
+use crate::report::Report;
 use crate::server::Server;
 
 const CHAINS: u64 = 4;
@@ -21,7 +22,7 @@ const HEALTH_TARGET_MS: f64 = 20.0;
 /// An answer may take this many times as long while the program ingests.
 const WHILE_INGESTING: f64 = 2.0;
 
-pub(crate) fn run(divide: u64) -> Result<()> {
+pub(crate) fn run(divide: u64, report: &mut Report) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let (mut servers, mut chains) = (Vec::new(), Vec::new());
     for chain_id in FIRST_ID..FIRST_ID + CHAINS {
@@ -63,10 +64,10 @@ pub(crate) fn run(divide: u64) -> Result<()> {
             "block before a time" => idle.p99_ms * WHILE_INGESTING,
             _ => HEALTH_TARGET_MS,
         };
-        waited.print(load, Some(target));
+        report.waited(load, waited, Some(target));
     }
     for waited in &idle {
-        waited.print("the same chains, caught up", None);
+        report.waited("the same chains, caught up", waited, None);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //!
 //! Each part is a load that used to stall every other client or to take gigabytes, and prints what others wait
 //! and what memory the program takes beside the target. The program, the load and the probes share all cores.
+//! Where a target is missed, or an honest request fails, the bench fails after its last part.
 #![expect(
     clippy::disallowed_methods,
     reason = "clients read at a pace and probes send at one: the load is made of time"
@@ -24,13 +25,17 @@ mod probe;
 )]
 #[path = "../follow/program.rs"]
 mod program;
+mod report;
 mod server;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::data::Data;
+use crate::report::Report;
 
 /// The chain that is served.
 pub(crate) const CHAIN: u64 = 900_001;
@@ -48,22 +53,33 @@ fn main() -> Result<ExitCode> {
         bail!("{unknown} is none of {}", PARTS.join(", "));
     }
     let wanted = |part: &str| parts.is_empty() || parts.contains(&part);
+    raise_file_limit()?;
     println!("{}", probe::TABLE);
+    let mut report = Report::default();
     if wanted("ingest") {
-        ingest::run(divide)?;
+        report.part("ingest", |report| ingest::run(divide, report));
     }
     if PARTS.iter().skip(1).any(|part| wanted(part)) {
         let dir = tempfile::tempdir()?;
         Data::make(dir.path(), CHAIN, divide)?;
-        if wanted("gzip") {
-            clients::gzip(dir.path())?;
-        }
-        if wanted("readers") {
-            memory::slow_readers(dir.path())?;
-        }
-        if wanted("batches") {
-            memory::batches(dir.path())?;
+        let parts: [(&str, fn(&Path, &mut Report) -> Result<()>); 3] = [
+            ("gzip", clients::gzip),
+            ("readers", memory::slow_readers),
+            ("batches", memory::batches),
+        ];
+        for (name, run) in parts.into_iter().filter(|(name, _)| wanted(name)) {
+            report.part(name, |report| run(dir.path(), report));
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(report.end())
+}
+
+/// The clients take more files than a process may have open by default.
+fn raise_file_limit() -> Result<()> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, raised).context("raise the limit of open files")
 }

@@ -1,88 +1,91 @@
 //! Clients that read slowly: what memory the program takes for them, and whether it gives it back.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::CHAIN;
-use crate::clients::chains;
-use crate::probe::{Probe, post};
+use crate::clients::{HEALTH_TARGET_MS, chains};
+use crate::probe::{Probe, get, post};
+use crate::report::Report;
 use crate::server::Server;
 
 /// The documented sum of everything that clients can make the program hold.
-const TARGET_MIB: f64 = 600.0;
+pub(crate) const TARGET_MIB: f64 = 600.0;
+/// What it holds after they are gone: so many times what it held before, and a full query cache.
+const AFTER_FACTOR: f64 = 1.5;
+const CACHE_MIB: f64 = 256.0;
 /// Just above what a client must read.
 const BYTES_A_READ: usize = 4_000;
 const READ_EVERY: Duration = Duration::from_millis(100);
+/// A client that reads nothing for this long comes again: its request was refused, and that answer read.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const LASTING: Duration = Duration::from_secs(40);
 /// How long after the last client memory is looked at.
 const AFTER: Duration = Duration::from_secs(15);
-const STACK_BYTES: usize = 128 << 10;
+/// Fewer than one address may have (`limits.connectionsPerPeer`), beside the probes.
+const CLIENTS_PER_ADDRESS: usize = 300;
+/// So many of the clients have a connection at the same time: a few are between two.
+const OPEN_PART: f64 = 0.95;
 
 /// 1,200 clients, each with a batch of pages that it reads at 40 kB/s.
-pub(crate) fn slow_readers(dir: &Path) -> Result<()> {
-    measure(dir, "1,200 slow readers of batches of pages", 1_200)
+pub(crate) fn slow_readers(dir: &Path, report: &mut Report) -> Result<()> {
+    measure(dir, 1_200, report)
 }
 
 /// 400 of them: what a connection takes counts less, what an answer takes more.
-pub(crate) fn batches(dir: &Path) -> Result<()> {
-    measure(dir, "400 slow readers of batches of pages", 400)
+pub(crate) fn batches(dir: &Path, report: &mut Report) -> Result<()> {
+    measure(dir, 400, report)
 }
 
-fn measure(dir: &Path, load: &str, clients: usize) -> Result<()> {
-    // Each client comes from this address, as behind a proxy.
+fn measure(dir: &Path, clients: usize, report: &mut Report) -> Result<()> {
+    let load = format!("{clients} slow readers of batches of pages");
     let server = Server::start(dir, &chains(), "serve")?;
-    let before = server.memory_mib();
+    let (before, others) = (server.memory_mib(), server.sockets()?);
     server.forget_peak()?;
     let call = json!({
         "jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": [{ "fromBlock": "0x10", "toBlock": "0x10" }],
     });
-    let path = format!("/{CHAIN}");
-    let probe = Probe::start(
-        "eth_getLogs, one block",
-        &server.public,
-        post(&path, &call.to_string()),
-    );
-    let stop = Arc::new(AtomicBool::new(false));
-    let request = post(&path, &batch());
-    let mut threads = Vec::new();
-    for _ in 0..clients {
-        let (stop, request, address) = (stop.clone(), request.clone(), server.public.clone());
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-        threads.push(thread.spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                // One that is refused or cut comes again.
-                let _ = read_slowly(&address, &request, &stop);
-                std::thread::sleep(READ_EVERY);
-            }
-        })?);
-    }
-    let mut most = 0_f64;
+    let call = post(&format!("/{CHAIN}"), &call.to_string());
+    let probes = [
+        Probe::start("eth_getLogs, one block", &server.public, call),
+        Probe::start("/health/live", &server.health, get("/health/live")),
+    ];
+    let runtime = Runtime::new()?;
+    let readers = readers(&runtime, &server, clients)?;
+    let (mut most, mut open) = (0_f64, 0);
     for _ in 0..LASTING.as_secs() {
         std::thread::sleep(Duration::from_secs(1));
         most = most.max(server.memory_mib());
+        open = open.max(server.sockets()?.saturating_sub(others + probes.len()));
     }
     most = most.max(server.peak_mib());
-    let waited = probe.stop();
-    stop.store(true, Ordering::Relaxed);
-    for thread in threads {
-        ensure!(thread.join().is_ok(), "a client panicked");
-    }
+    let [calls, health] = probes.map(Probe::stop);
+    drop(readers);
     std::thread::sleep(AFTER);
     let after = server.memory_mib();
-    match waited {
-        Ok(waited) => waited.print(load, None),
-        Err(error) => println!("{load}: an honest call failed: {error:#}"),
-    }
-    let met = if most <= TARGET_MIB { "met" } else { "MISSED" };
+
+    report.waited(&load, &calls?, None);
+    report.waited(&load, &health?, Some(HEALTH_TARGET_MS));
+    let target = (clients as f64 * OPEN_PART) as usize;
+    let verdict = report.verdict(open >= target);
+    println!("    connections: {open} at the same time (at least {target}, {verdict})");
+    let verdict = report.verdict(most <= TARGET_MIB);
     println!(
-        "    memory: {before:.0} MiB before, {most:.0} at most (target {TARGET_MIB:.0}, {met}), {after:.0} after {} s",
+        "    memory: {before:.0} MiB before, {most:.0} at most (target {TARGET_MIB:.0}, {verdict})"
+    );
+    let target = before * AFTER_FACTOR + CACHE_MIB;
+    let verdict = report.verdict(after <= target);
+    println!(
+        "    memory: {after:.0} MiB {} s after the last client (target {target:.0}, {verdict})",
         AFTER.as_secs()
     );
     Ok(())
@@ -99,16 +102,36 @@ fn batch() -> String {
     json!((0..4).map(page).collect::<Vec<_>>()).to_string()
 }
 
-fn read_slowly(address: &str, request: &str, stop: &AtomicBool) -> Result<()> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(request.as_bytes())?;
+/// Clients from several addresses of this machine, until they are dropped. One address may not have as many
+/// connections, and the probes have another one.
+fn readers(runtime: &Runtime, server: &Server, clients: usize) -> Result<JoinSet<()>> {
+    let to: SocketAddr = server.public.parse().context("the address of the server")?;
+    let request = post(&format!("/{CHAIN}"), &batch());
+    let mut readers = JoinSet::new();
+    for number in 0..clients {
+        let network = u8::try_from(2 + number / CLIENTS_PER_ADDRESS)?;
+        let from = Ipv4Addr::new(127, 0, 0, network);
+        let request = request.clone();
+        let reading = async move {
+            loop {
+                // One that is refused or cut comes again.
+                let _ = read_slowly(from, to, &request).await;
+                tokio::time::sleep(READ_EVERY).await;
+            }
+        };
+        readers.spawn_on(reading, runtime.handle());
+    }
+    Ok(readers)
+}
+
+async fn read_slowly(from: Ipv4Addr, to: SocketAddr, request: &str) -> Result<()> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    let mut stream = socket.connect(to).await?;
+    stream.write_all(request.as_bytes()).await?;
     let mut buffer = vec![0; BYTES_A_READ];
-    while !stop.load(Ordering::Relaxed) {
-        if stream.read(&mut buffer)? == 0 {
-            return Ok(());
-        }
-        std::thread::sleep(READ_EVERY);
+    while timeout(READ_TIMEOUT, stream.read(&mut buffer)).await?? > 0 {
+        tokio::time::sleep(READ_EVERY).await;
     }
     Ok(())
 }

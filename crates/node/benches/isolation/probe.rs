@@ -7,34 +7,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 /// Between two requests of a probe.
 const PAUSE: Duration = Duration::from_millis(10);
-/// No answer may take longer: the probe fails then.
+/// No answer may take longer: the request has failed then.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A probe with fewer answers says nothing.
+const ANSWERS_MIN: usize = 10;
+/// What every error over JSON-RPC has, whose status is 200.
+const RPC_ERROR: &[u8] = br#""error":{"#;
 
 pub(crate) const TABLE: &str = "load                                     request                     requests    p50 ms    p99 ms    max ms  target p99";
 
-/// A thread that sends one request again and again over one connection.
+/// A thread that sends one request again and again over one connection, and over another one after a failure.
 pub(crate) struct Probe {
     name: &'static str,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Vec<Duration>>>,
+    thread: JoinHandle<Answers>,
+}
+
+/// What came of the requests of a probe.
+#[derive(Default)]
+struct Answers {
+    waited: Vec<Duration>,
+    failures: usize,
+    failure: Option<String>,
 }
 
 /// What a probe waited, in milliseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Waited {
     pub(crate) name: &'static str,
+    /// Those that were answered.
     pub(crate) requests: usize,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) max_ms: f64,
+    /// Those that were refused or cut, and why the last one was.
+    pub(crate) failures: usize,
+    pub(crate) failure: Option<String>,
 }
 
 impl Probe {
-    /// Sends this request to an address until it is stopped. The first line of the answer must have the status 200.
+    /// Sends this request to an address until it is stopped. The first line of the answer must have the status 200,
+    /// and no error of JSON-RPC may follow.
     pub(crate) fn start(name: &'static str, address: &str, request: String) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (ends, address) = (stop.clone(), address.to_owned());
@@ -46,11 +63,16 @@ impl Probe {
         self.stop.store(true, Ordering::Relaxed);
         let name = self.name;
         let ended = self.thread.join();
-        let Ok(waited) = ended else {
-            bail!("the probe {name} panicked");
-        };
-        let mut waited = waited.with_context(|| format!("the probe {name}"))?;
-        ensure!(waited.len() > 10, "only {} answers to {name}", waited.len());
+        let answers = ended.map_err(|_| anyhow!("the probe {name} panicked"))?;
+        let Answers {
+            mut waited,
+            mut failures,
+            mut failure,
+        } = answers;
+        if waited.len() < ANSWERS_MIN {
+            failures += 1;
+            failure.get_or_insert_with(|| format!("only {} answers", waited.len()));
+        }
         waited.sort_unstable();
         let at = |part: f64| {
             let found = waited.get((waited.len() as f64 * part) as usize);
@@ -62,27 +84,9 @@ impl Probe {
             p50_ms: at(0.5),
             p99_ms: at(0.99),
             max_ms: at(1.0 - f64::EPSILON),
+            failures,
+            failure,
         })
-    }
-}
-
-impl Waited {
-    pub(crate) fn print(&self, load: &str, target_ms: Option<f64>) {
-        let target = target_ms.map_or_else(
-            || "–".to_owned(),
-            |target| {
-                let met = if self.p99_ms <= target {
-                    "met"
-                } else {
-                    "MISSED"
-                };
-                format!("{target:.0} {met}")
-            },
-        );
-        println!(
-            "{load:<40} {:<26} {:>9} {:>9.1} {:>9.1} {:>9.1}  {target}",
-            self.name, self.requests, self.p50_ms, self.p99_ms, self.max_ms
-        );
     }
 }
 
@@ -99,22 +103,41 @@ pub(crate) fn post(path: &str, body: &str) -> String {
     )
 }
 
-fn probe(address: &str, request: &str, stop: &AtomicBool) -> Result<Vec<Duration>> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut waited = Vec::new();
+fn probe(address: &str, request: &str, stop: &AtomicBool) -> Answers {
+    let (mut answers, mut open) = (Answers::default(), None);
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        stream.write_all(request.as_bytes())?;
-        read_answer(&mut stream)?;
-        waited.push(began.elapsed());
+        match ask(&mut open, address, request) {
+            Ok(()) => answers.waited.push(began.elapsed()),
+            Err(error) => {
+                open = None;
+                answers.failures += 1;
+                answers.failure = Some(format!("{error:#}"));
+            }
+        }
         std::thread::sleep(PAUSE);
     }
-    Ok(waited)
+    answers
 }
 
-/// Reads an answer with a length to its end. Its status must be 200.
+/// Sends the request over the open connection, or over a new one.
+fn ask(open: &mut Option<TcpStream>, address: &str, request: &str) -> Result<()> {
+    let stream = match open {
+        Some(stream) => stream,
+        None => open.insert(connect(address)?),
+    };
+    stream.write_all(request.as_bytes())?;
+    read_answer(stream)
+}
+
+fn connect(address: &str) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Reads an answer with a length to its end. Its status must be 200, and it must be no error.
 fn read_answer(stream: &mut TcpStream) -> Result<()> {
     let (mut answer, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     loop {
@@ -130,8 +153,13 @@ fn read_answer(stream: &mut TcpStream) -> Result<()> {
             .lines()
             .find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.context("an answer without a length")?.parse()?;
-        if answer.len() >= head + 4 + length {
-            return Ok(());
+        if answer.len() < head + 4 + length {
+            continue;
         }
+        let body = answer.get(head + 4..).context("a body")?;
+        if memchr::memmem::find(body, RPC_ERROR).is_some() {
+            bail!("{}", String::from_utf8_lossy(body));
+        }
+        return Ok(());
     }
 }

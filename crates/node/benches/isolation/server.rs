@@ -1,6 +1,6 @@
 //! The program that is loaded, and what it takes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -78,6 +78,15 @@ impl Server {
     /// The most since the start, or since [`Server::forget_peak`].
     pub(crate) fn peak_mib(&self) -> f64 {
         memory_of(self.child.id(), "VmHWM:").unwrap_or(f64::NAN)
+    }
+
+    /// Open sockets: connections that it has accepted, and a few of its own.
+    pub(crate) fn sockets(&self) -> Result<usize> {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))?;
+        // A file may be closed meanwhile.
+        let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        let is_socket = |link: &PathBuf| link.to_string_lossy().starts_with("socket:");
+        Ok(links.filter(is_socket).count())
     }
 
     pub(crate) fn forget_peak(&self) -> Result<()> {
