@@ -1,4 +1,4 @@
-//! What a few clients, or ingest, may take from all others: `make bench-isolation`, or
+//! What a few clients, ingest or an endpoint may take from all others: `make bench-isolation`, or
 //! `cargo bench -p chronolith-node --bench isolation -- [--divide N] [PART..]`.
 //!
 //! Each part is a load that used to stall every other client or to take gigabytes, and prints what others wait
@@ -9,6 +9,7 @@
     reason = "clients read at a pace and probes send at one: the load is made of time"
 )]
 
+mod bomb;
 mod clients;
 #[allow(
     dead_code,
@@ -39,7 +40,7 @@ use crate::report::Report;
 
 /// The chain that is served.
 pub(crate) const CHAIN: u64 = 900_001;
-const PARTS: [&str; 4] = ["ingest", "gzip", "readers", "batches"];
+const PARTS: [&str; 5] = ["ingest", "gzip", "readers", "batches", "bomb"];
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -62,10 +63,11 @@ fn main() -> Result<ExitCode> {
     if PARTS.iter().skip(1).any(|part| wanted(part)) {
         let dir = tempfile::tempdir()?;
         Data::make(dir.path(), CHAIN, divide)?;
-        let parts: [(&str, fn(&Path, &mut Report) -> Result<()>); 3] = [
+        let parts: [(&str, fn(&Path, &mut Report) -> Result<()>); 4] = [
             ("gzip", clients::gzip),
             ("readers", memory::slow_readers),
             ("batches", memory::batches),
+            ("bomb", bomb::run),
         ];
         for (name, run) in parts.into_iter().filter(|(name, _)| wanted(name)) {
             report.part(name, |report| run(dir.path(), report));
