@@ -465,6 +465,20 @@ fn metrics_are_on_port_9464_or_where_a_spelling_puts_them() {
 }
 
 #[test]
+fn one_address_may_have_1024_connections_or_as_many_as_are_set() {
+    for (limits, expected) in [
+        ("{}", Some(1_024)),
+        (r#"{ "connectionsPerPeer": 7 }"#, Some(7)),
+        (r#"{ "connections_per_peer": 7 }"#, Some(7)),
+        (r#"{ "connectionsPerPeer": 0 }"#, None),
+    ] {
+        let text = format!(r#"{{ "chains": ["base"], "limits": {limits} }}"#);
+        let settings = Settings::parse(&text, false).unwrap();
+        assert_eq!(settings.limits.connections_per_peer, expected, "{text}");
+    }
+}
+
+#[test]
 fn ranges_have_defaults_and_are_counted_from_the_first_block_of_the_family() {
     let plan = |chain: &str| {
         let text = format!(r#"{{"chains":[{chain}]}}"#);
