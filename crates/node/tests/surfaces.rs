@@ -8,6 +8,7 @@
 
 mod support;
 
+use std::net::TcpStream;
 use std::process::{Command, Output};
 
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
@@ -147,6 +148,28 @@ async fn chain() -> (Bench, RpcServer) {
     let server = RpcServer::start(node, RpcOptions::default()).await.unwrap();
     let finality = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
     (Bench::new(&[server.url()], finality), server)
+}
+
+/// Another address of this machine stands for those of its network.
+#[tokio::test(flavor = "multi_thread")]
+async fn health_and_metrics_listen_on_the_address_that_is_set_and_no_other() {
+    for (listen, is_elsewhere) in [("0.0.0.0:0", true), ("127.0.0.1:0", false)] {
+        let (bench, _server) = chain().await;
+        let set = format!(r#""metricsListen": "{listen}""#);
+        bench.change(r#""metricsPort": 0"#, &set);
+        let running = bench.start();
+        assert_eq!(bench.operations("/health/live").await.0, 200);
+        let listeners = bench.events("health_listening");
+        let (ip, port) = listeners[0]["listen"]
+            .as_str()
+            .unwrap()
+            .rsplit_once(':')
+            .unwrap();
+        assert_eq!(Some(ip), listen.strip_suffix(":0"));
+        let elsewhere = TcpStream::connect(format!("127.0.0.2:{port}"));
+        assert_eq!(elsewhere.is_ok(), is_elsewhere, "{listen}");
+        running.stop();
+    }
 }
 
 const RUN: [&str; 2] = ["run", "--until-caught-up"];
