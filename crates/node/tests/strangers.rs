@@ -383,3 +383,31 @@ async fn answers_are_finished_before_the_process_ends() {
     let status = serving.running.wait();
     assert!(status.success(), "{status}");
 }
+
+/// The default would wait for ten seconds, and a client has thirty to read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read_is_cut_when_the_drain_is_over() {
+    let serving = Serving::start(r#", "drainSeconds": 1"#).await;
+    let body = batch_of_pages();
+    let mut unread = serving.connect();
+    let request = format!(
+        "POST /31337 HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    unread.write_all(request.as_bytes()).unwrap();
+    let (head, reader) = head_of(unread);
+    assert!(head.contains("transfer-encoding: chunked"), "{head}");
+    assert!(!serving.bench.has("connections_cut"));
+    serving.running.signal("-TERM");
+    let began = Instant::now();
+    let status = serving.running.wait();
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert_eq!(status.code(), Some(0), "{status}");
+    let cut = serving.bench.events("connections_cut");
+    assert_eq!(cut.len(), 1, "{cut:?}");
+    assert_eq!(
+        (&cut[0]["open"], &cut[0]["seconds"]),
+        (&json!(1), &json!(1))
+    );
+    drop(reader);
+}
