@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec, RpcOptions, RpcServer};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use serde_json::Value;
-use support::{Bench, PATIENCE, serve};
+use support::{Bench, PATIENCE, Running, serve};
 use tokio_postgres::NoTls;
 
 /// The contract of the simulator that collects fees.
@@ -232,30 +232,76 @@ async fn the_start_of_the_first_run_counts_when_the_database_answers_later() {
     }
 }
 
+/// One that runs beside others, in a directory of its own and without a port for its admin listener.
+struct Neighbour {
+    bench: Bench,
+    server: RpcServer,
+    running: Running,
+}
+
+impl Neighbour {
+    async fn start(blocks: u64) -> Self {
+        let server = serve(&node(blocks), RpcOptions::default()).await;
+        let url = server.url();
+        let bench = Bench::without_file();
+        let unused = [
+            ("ADMIN_PORT", ""),
+            ("MONGO_URI", "mongodb://user:SECRET@host/db"),
+            ("DEV_MULTIPLE_WORKERS", "true"),
+        ];
+        let running = bench.start_plain(&["run"], &collector(&url, NO_DATABASE, &unused));
+        until_head(&bench, blocks).await;
+        Self {
+            bench,
+            server,
+            running,
+        }
+    }
+
+    fn admin(&self) -> String {
+        let listening = || self.bench.events("admin_listening").pop();
+        self.bench
+            .wait("the admin listener", || listening().is_some());
+        let listening = listening().unwrap();
+        listening["listen"].as_str().unwrap().to_owned()
+    }
+
+    /// Its commands find it and no other: only a program that runs knows its endpoints.
+    #[track_caller]
+    fn assert_found(&self) {
+        let url = self.server.url();
+        let set = collector(&url, NO_DATABASE, &[]);
+        let state = self.bench.say_plain(&["state", "--json"], &set);
+        let state: Value = serde_json::from_str(&state).unwrap();
+        assert_eq!(state[0]["chainId"], 31_337, "{state}");
+        let endpoints = state[0]["endpoints"].as_array().unwrap();
+        let names: Vec<&str> = endpoints
+            .iter()
+            .filter_map(|one| one["name"].as_str())
+            .collect();
+        let address = url.trim_start_matches("http://").trim_end_matches('/');
+        assert_eq!(names, [address]);
+    }
+}
+
 /// A second one did not start where no file could give it another admin port.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_collectors_share_a_machine() {
-    let node = node(100);
-    let server = serve(&node, RpcOptions::default()).await;
-    let url = server.url();
     // Where this fails, another program has the port, which is as good.
     let _taken = TcpListener::bind(format!("127.0.0.1:{ADMIN_PORT}"));
-    let bench = Bench::without_file();
-    let unused = [
-        ("ADMIN_PORT", ""),
-        ("MONGO_URI", "mongodb://user:SECRET@host/db"),
-        ("DEV_MULTIPLE_WORKERS", "true"),
-    ];
-    let running = bench.start_plain(&["run"], &collector(&url, NO_DATABASE, &unused));
-    bench.wait("the admin listener", || bench.has("admin_listening"));
-    let admin = bench.events("admin_listening");
-    assert!(
-        !admin[0]["listen"].as_str().unwrap().ends_with(ADMIN_PORT),
-        "{admin:?}"
-    );
-    // Commands find it.
-    let state = bench.say_plain(&["state", "--json"], &collector(&url, NO_DATABASE, &[]));
-    assert!(state.contains("31337"), "{state}");
+    let (first, second) = (Neighbour::start(100).await, Neighbour::start(150).await);
+    let admin = [first.admin(), second.admin()];
+    let has_default = |address: &String| address.ends_with(&format!(":{ADMIN_PORT}"));
+    assert!(!admin.iter().any(has_default), "{admin:?}");
+    assert_ne!(admin[0], admin[1]);
+    first.assert_found();
+    second.assert_found();
+    let Neighbour {
+        bench,
+        server,
+        running,
+    } = first;
+    let url = server.url();
     let notes = bench.events("setting_not_used");
     assert_eq!(notes.len(), 1, "{notes:?}");
     let note = notes[0]["message"].as_str().unwrap();
@@ -269,6 +315,9 @@ async fn two_collectors_share_a_machine() {
     }
     assert!(!bench.log().contains("SECRET"), "{}", bench.log());
     running.stop();
+    // The other one goes on.
+    second.assert_found();
+    second.running.stop();
     // One that was asked for is used or refused.
     let asked = collector(
         &url,
