@@ -328,6 +328,37 @@ async fn two_collectors_share_a_machine() {
     assert!(message.contains("ADMIN_PORT"), "{message}");
 }
 
+/// Each of them logged a line: anybody could fill the disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_for_fees_log_one_line_a_minute_while_the_database_is_away() {
+    let node = node(30);
+    let server = serve(&node, RpcOptions::default()).await;
+    let url = server.url();
+    let bench = Bench::without_file();
+    let running = bench.start_plain(&["run"], &collector(&url, NO_DATABASE, &[]));
+    let public = bench.public();
+    bench.wait("the fees", || bench.has("fees_listening"));
+    let fees = bench.events("fees_listening");
+    let fees = fees[0]["listen"].as_str().unwrap();
+    // Lists of the API, and pages of the fee document.
+    let urls = [
+        format!("{public}/fees?chainId=31337"),
+        format!("http://{fees}/fees"),
+    ];
+    let began = Instant::now();
+    for url in urls.iter().cycle().take(100) {
+        let status = reqwest::get(url).await.unwrap().status();
+        assert!(status.is_server_error(), "{url}: {status}");
+    }
+    let minutes = began.elapsed().as_secs() / 60;
+    let log = bench.log();
+    let failures = ["cannot read fees", "reading fees timed out"];
+    let lines = failures.map(|failure| log.matches(failure).count() as u64);
+    let lines: u64 = lines.iter().sum();
+    assert!((1..=1 + minutes).contains(&lines), "{lines} lines: {log}");
+    running.stop();
+}
+
 /// What goes before what is said, and nothing is ignored in silence.
 #[test]
 fn a_file_goes_before_the_variables_and_says_so() {
