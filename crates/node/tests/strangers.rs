@@ -58,14 +58,6 @@ impl Serving {
         connect(&self.rpc.base.replace("http://", ""))
     }
 
-    /// The address of health and metrics.
-    fn metrics(&self) -> String {
-        self.bench.wait_for_listener();
-        let listeners = self.bench.events("health_listening");
-        let address = listeners.last().unwrap()["listen"].as_str().unwrap();
-        address.replace("0.0.0.0", "127.0.0.1")
-    }
-
     /// The longest of some short calls, each on a new connection.
     async fn slowest_call(&self) -> Duration {
         let mut slowest = Duration::ZERO;
@@ -150,7 +142,7 @@ async fn idle_connections_make_room_for_others() {
     let idle: Vec<TcpStream> = (0..64).map(|_| serving.connect()).collect();
     let slowest = serving.slowest_call().await;
     assert!(slowest < SOON, "{slowest:?}");
-    let metrics = serving.metrics();
+    let metrics = serving.bench.metrics();
     let half_open: Vec<TcpStream> = (0..64)
         .map(|_| {
             let mut stream = connect(&metrics);
@@ -171,7 +163,7 @@ async fn idle_connections_make_room_for_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_read_no_metrics_keep_no_probe_out() {
     let serving = Serving::start("").await;
-    let metrics = serving.metrics();
+    let metrics = serving.bench.metrics();
     // More answers than the buffers of a connection hold.
     let requests = "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2_000);
     let attack = |_| {
@@ -237,8 +229,8 @@ async fn a_head_that_does_not_end_is_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_of_today_names_one_host() {
     let serving = Serving::start("").await;
-    for connect in
-        [&|| serving.connect(), &|| connect(&serving.metrics())] as [&dyn Fn() -> TcpStream; 2]
+    for connect in [&|| serving.connect(), &|| connect(&serving.bench.metrics())]
+        as [&dyn Fn() -> TcpStream; 2]
     {
         for (head, is_refused) in [
             ("1.1\r\nhost: a", false),
@@ -352,7 +344,7 @@ async fn answers_are_finished_before_the_process_ends() {
     idle.write_all(call.as_bytes()).unwrap();
     let (_, kept) = head_of(idle.try_clone().unwrap());
 
-    let metrics = serving.metrics();
+    let metrics = serving.bench.metrics();
     serving.running.signal("-TERM");
     let bench = &serving.bench;
     bench.wait("the beginning of the end", || bench.has("draining"));

@@ -218,14 +218,19 @@ impl Bench {
         self.wait("the listener", || self.has("health_listening"));
     }
 
-    /// Asks the newest listener for health and metrics.
-    pub async fn operations(&self, path: &str) -> (u16, String) {
+    /// The newest listener for health and metrics.
+    pub fn metrics(&self) -> String {
         self.wait_for_listener();
         let listeners = self.events("health_listening");
         let newest = listeners.last().unwrap();
         let address = newest["listen"].as_str().unwrap();
         let (_, port) = address.rsplit_once(':').unwrap();
-        let url = format!("http://127.0.0.1:{port}{path}");
+        format!("127.0.0.1:{port}")
+    }
+
+    /// Asks the newest listener for health and metrics.
+    pub async fn operations(&self, path: &str) -> (u16, String) {
+        let url = format!("http://{}{path}", self.metrics());
         let answer = reqwest::get(url).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }

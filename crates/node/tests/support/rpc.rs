@@ -55,6 +55,13 @@ impl Rpc {
         answered(self.client.get(format!("{}{path}", self.base))).await
     }
 
+    /// The same of an answer that is no JSON, or more than one.
+    pub async fn get_text(&self, path: &str) -> (u16, String) {
+        let request = self.client.get(format!("{}{path}", self.base));
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
     /// The same of a question with a body.
     pub async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let request = self.client.post(format!("{}{path}", self.base));
