@@ -33,7 +33,7 @@ pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a client may read nothing of a response.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// What a slow client must at least read in that time.
+/// What a client must at least read while bytes wait for it for that long, at once or in several parts.
 pub(super) const BYTES_MIN: usize = 1 << 20;
 /// Bytes that a connection keeps of what was read and is not parsed, and of what is to be written: the longest head.
 pub(super) const BUFFER_BYTES: usize = 16 << 10;
@@ -130,10 +130,51 @@ struct Timed {
     stream: TcpStream,
     activity: Arc<Activity>,
     head: Head,
-    /// Set while bytes wait to be written.
-    deadline: Option<Pin<Box<Sleep>>>,
-    /// Since when the client is slow, and what it read since.
-    slow: Option<(Instant, usize)>,
+    /// Set while bytes wait for the client.
+    pending: Option<PendingWrite>,
+    pace: Pace,
+}
+
+/// A write that waits until the client reads.
+struct PendingWrite {
+    since: Instant,
+    /// Ready where the client reads nothing for too long.
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl PendingWrite {
+    fn begin() -> Self {
+        let since = Instant::now();
+        Self {
+            since,
+            deadline: Box::pin(tokio::time::sleep_until(since + WRITE_TIMEOUT)),
+        }
+    }
+}
+
+/// How fast a client reads while bytes wait for it. Other time does not count: the client has read everything
+/// then, and is idle or waits for the server.
+#[derive(Debug, Default)]
+struct Pace {
+    /// For how long bytes waited, in several parts.
+    waited: Duration,
+    /// What the client took since they first did.
+    read: usize,
+}
+
+impl Pace {
+    /// Bytes were written after they had waited for this long. Returns whether the client is too slow.
+    fn is_too_slow(&mut self, waited: Duration, bytes: usize) -> bool {
+        self.waited += waited;
+        if self.waited.is_zero() {
+            return false;
+        }
+        self.read = self.read.saturating_add(bytes);
+        if self.waited < WRITE_TIMEOUT {
+            return false;
+        }
+        std::mem::take(self).read < BYTES_MIN
+    }
 }
 
 /// The head of a request that is being received.
@@ -177,8 +218,8 @@ impl Timed {
                 started: 0,
                 timer: None,
             },
-            deadline: None,
-            slow: None,
+            pending: None,
+            pace: Pace::default(),
         }
     }
 
@@ -187,40 +228,25 @@ impl Timed {
         context: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
+        let timed_out = |()| Err(io::ErrorKind::TimedOut.into());
         if let Poll::Ready(Ok(bytes)) = written {
             self.activity.moved();
-            if self.deadline.take().is_some() {
+            let mut waited = Duration::ZERO;
+            if let Some(pending) = self.pending.take() {
                 self.activity.set_writing(false);
+                waited = pending.since.elapsed();
             }
-            if self.is_too_slow(bytes) {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            if self.pace.is_too_slow(waited, bytes) {
+                return Poll::Ready(timed_out(()));
             }
             return written;
         }
         if written.is_ready() {
             return written;
         }
-        let now = Instant::now();
-        self.slow.get_or_insert((now, 0));
         self.activity.set_writing(true);
-        let begin = || Box::pin(tokio::time::sleep_until(now + WRITE_TIMEOUT));
-        let deadline = self.deadline.get_or_insert_with(begin);
-        let timed_out = |()| Err(io::ErrorKind::TimedOut.into());
-        deadline.as_mut().poll(context).map(timed_out)
-    }
-
-    /// Whether the client read too little since it became slow.
-    fn is_too_slow(&mut self, bytes: usize) -> bool {
-        let Some((since, read)) = &mut self.slow else {
-            return false;
-        };
-        *read += bytes;
-        if since.elapsed() < WRITE_TIMEOUT {
-            return false;
-        }
-        let is_slow = *read < BYTES_MIN;
-        self.slow = None;
-        is_slow
+        let pending = self.pending.get_or_insert_with(PendingWrite::begin);
+        pending.deadline.as_mut().poll(context).map(timed_out)
     }
 }
 
@@ -274,5 +300,86 @@ impl AsyncWrite for Timed {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::http::activity::Connections;
+
+    /// Both ends of a connection: the server's, and the client's.
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        (server, client)
+    }
+
+    /// Writes of an answer: each waits for the client, and nothing is sent for a while after it.
+    struct Writes {
+        count: usize,
+        wait_ms: u64,
+        bytes: usize,
+        pause_seconds: u64,
+    }
+
+    impl Writes {
+        /// Whether the connection is cut at one of them.
+        async fn are_cut(&self) -> bool {
+            let (server, _client) = pair().await;
+            let registered = Connections::default().register();
+            let mut timed = Timed::new(server, registered.activity.clone());
+            let mut context = Context::from_waker(Waker::noop());
+            for _ in 0..self.count {
+                assert!(timed.timed(&mut context, Poll::Pending).is_pending());
+                tokio::time::advance(Duration::from_millis(self.wait_ms)).await;
+                let written = timed.timed(&mut context, Poll::Ready(Ok(self.bytes)));
+                if matches!(written, Poll::Ready(Err(_))) {
+                    return true;
+                }
+                tokio::time::advance(Duration::from_secs(self.pause_seconds)).await;
+            }
+            false
+        }
+    }
+
+    /// Time in which nothing waited for the client used to count: a fast client whose connection was idle for half a
+    /// minute was cut, and so was a download that the server sent slowly.
+    #[tokio::test(start_paused = true)]
+    async fn only_clients_that_let_bytes_wait_are_cut() {
+        for (what, count, wait_ms, kib, pause_seconds, is_cut) in [
+            ("a page at once, and idle", 10, 5, 400, 35, false),
+            ("a download at the pace of the server", 100, 5, 1, 30, false),
+            ("just fast enough", 60, 5_000, 200, 0, false),
+            ("too slow", 6, 5_000, 100, 0, true),
+            ("too slow, with pauses", 6, 5_000, 100, 60, true),
+        ] {
+            let writes = Writes {
+                count,
+                wait_ms,
+                bytes: kib << 10,
+                pause_seconds,
+            };
+            assert_eq!(writes.are_cut().await, is_cut, "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_is_cut() {
+        let (server, _client) = pair().await;
+        let registered = Connections::default().register();
+        let mut timed = Timed::new(server, registered.activity.clone());
+        let mut context = Context::from_waker(Waker::noop());
+        for (seconds, is_cut) in [(0, false), (29, false), (2, true)] {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            let written = timed.timed(&mut context, Poll::Pending);
+            assert_eq!(written.is_ready(), is_cut, "after {seconds} s more");
+        }
     }
 }
