@@ -10,6 +10,7 @@ mod stellar_support;
 
 use bytes::Bytes;
 use chrono::DateTime;
+use chronolith_archive::LogRecord;
 use chronolith_serve::http::Limits;
 use chronolith_sim::stellar::{Made, MadeEvent, StellarSettings};
 use rand::rngs::StdRng;
@@ -351,6 +352,36 @@ async fn a_page_is_cut_where_it_would_be_too_large() {
         assert!(found == all);
         assert!(counts.len() > 5, "{counts:?}");
     }
+}
+
+/// Each page that was read used to stay counted, also where all of its events were rejected: one call took the memory
+/// of the answers to everybody.
+#[tokio::test]
+async fn events_that_are_rejected_take_no_memory() {
+    let events = Events::new(29);
+    let wanted = events.all.iter().filter(|event| event.kind == "system");
+    let wanted: Vec<Value> = wanted.map(|event| event.told.clone()).collect();
+    assert!(!wanted.is_empty());
+    let blocks = events.world.blocks();
+    let logs = blocks.iter().flat_map(|block| &block.logs);
+    let bytes: usize = logs
+        .map(|log| log.byte_len() + size_of::<LogRecord>())
+        .sum();
+    // Three quarters are for large answers: most of the logs fit, and not all of them.
+    let limits = Limits {
+        unread_bytes: bytes * 8 / 7,
+        ..Limits::default()
+    };
+    let rpc = Rpc::new(&events.world.network, blocks, 0, limits).await;
+    let requested = json!({
+        "startLedger": 2,
+        "filters": [{ "type": "system" }],
+        "pagination": { "limit": wanted.len() + 1 },
+    });
+    let page = rpc.result("getEvents", requested).await;
+    assert_eq!(page["events"], json!(wanted));
+    let cursor = page["cursor"].as_str().unwrap();
+    assert!(cursor.ends_with("-4294967295"), "{cursor}");
 }
 
 /// However few ledgers a call may look through: nothing comes twice, nothing is left out, and the cursor of a

@@ -10,7 +10,7 @@ use stellar_xdr::ScVal;
 
 use super::bounds::{Bounds, TimeFormat};
 use super::filter::{Filters, kind_name};
-use super::scan::{Event, Scan, ScanParams, before_gap, is_too_large, smaller};
+use super::scan::{Event, Next, Scan, ScanParams, after_fault};
 use super::wire::{EventsParams, Format, invalid};
 use super::{begin_item, unreadable, xdr};
 use crate::error::{ApiError, ErrorCode, excerpt};
@@ -32,7 +32,7 @@ struct EventPage {
     events: Vec<Event>,
     /// Below this ledger there are no others.
     through: u64,
-    _held: Vec<MemoryReservation>,
+    _held: MemoryReservation,
 }
 
 /// A valid call.
@@ -102,25 +102,32 @@ impl EventsQuery {
             Scan::new(context, view, params)
         };
         let (mut scan, mut events) = (begin(range), Vec::new());
-        while scan.through() < range.end && events.len() < self.limit {
-            let has_some = scan.through() > range.start;
+        // Below this ledger the events are complete, also where the next step fails.
+        let mut through = range.start;
+        while through < range.end && events.len() < self.limit {
             // The client continues from the end of this page.
-            if has_some && started.elapsed() > patience {
+            if through > range.start && started.elapsed() > patience {
                 break;
             }
             match scan.step().await {
-                Ok(found) => events.extend(found),
-                Err(fault) if is_too_large(&fault) && has_some => break,
-                Err(fault) => {
-                    let less = smaller(&fault, range).or_else(|| before_gap(&fault, range));
-                    range = less.ok_or(fault)?;
-                    (scan, events) = (begin(range), Vec::new());
+                Ok(found) => {
+                    events.extend(found);
+                    through = scan.through();
                 }
+                Err(fault) => match after_fault(&fault, range, through) {
+                    Next::End => break,
+                    Next::Retry(less) => {
+                        range = less;
+                        through = range.start;
+                        (scan, events) = (begin(range), Vec::new());
+                    }
+                    Next::Fail => return Err(fault.into()),
+                },
             }
         }
         Ok(EventPage {
             events,
-            through: scan.through(),
+            through,
             _held: scan.into_held(),
         })
     }
