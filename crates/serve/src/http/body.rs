@@ -128,6 +128,15 @@ impl BytesAnswer {
     }
 }
 
+impl From<Vec<u8>> for BytesAnswer {
+    fn from(text: Vec<u8>) -> Self {
+        Self {
+            text,
+            ..Self::default()
+        }
+    }
+}
+
 /// A response body: text, and what becomes text when it is sent.
 #[derive(Default)]
 pub(crate) struct ResponseBody {

@@ -39,7 +39,7 @@ pub struct Limits {
     pub alternatives: Option<usize>,
     /// How long a call may take, and how long its body may.
     pub timeout: Duration,
-    /// Log queries and pages of ledgers that run at the same time; others wait.
+    /// Log queries, blocks with whole transactions and pages of ledgers that are made at the same time; others wait.
     pub queries_at_once: usize,
     /// Bytes of answers that clients have not read yet; above it, queries wait.
     pub unread_bytes: usize,

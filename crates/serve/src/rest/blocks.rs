@@ -17,7 +17,6 @@ use super::{PathParams, chain, parameters};
 use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
-use crate::http::answer_memory::MemoryReservation;
 use crate::http::body::ResponseBody;
 use crate::http::context::Context;
 use crate::names::Hash;
@@ -186,18 +185,19 @@ async fn respond(
     if let Some(known) = tag.as_ref().filter(|tag| tag.is_known(headers)) {
         return Ok(known.clone().not_modified());
     }
-    let json = match said {
-        Said::Clock => BlockClock::json(view, block),
-        Said::Hashes => block_json(view, block, Transactions::Hashes).await?,
-        Said::Whole => block_json(view, block, Transactions::Whole).await?,
-        Said::Transaction(index) => transaction_json(view, block, index).await?,
+    let mut found = match said {
+        Said::Clock => BlockClock::json(view, block).into(),
+        Said::Hashes => block_json(context, view, block, Transactions::Hashes).await?,
+        Said::Whole => block_json(context, view, block, Transactions::Whole).await?,
+        Said::Transaction(index) => transaction_json(view, block, index).await?.into(),
     };
-    let tag = tag.filter(|_| final_answers::lasts(view, &block, said, &json));
-    let mut held = MemoryReservation::default();
-    context.grow(&mut held, json.len()).await?;
+    let tag = tag.filter(|_| final_answers::lasts(view, &block, said, &found.text));
+    // Whole blocks hold theirs already.
+    let mut held = std::mem::take(&mut found.reservation);
+    context.grow(&mut held, found.size()).await?;
     let mut body = ResponseBody::default();
     body.hold(held);
-    body.own_text(json);
+    body.bytes(found);
     let mut response = body.into_response();
     if let Some(tag) = tag {
         tag.put(&mut response);

@@ -21,6 +21,8 @@ use super::wire::{BlockTag, Fixed, Params};
 use crate::encode::{data, quantity};
 use crate::error::ApiError;
 use crate::fault::Fault;
+use crate::http::body::BytesAnswer;
+use crate::http::context::Context;
 use crate::view::View;
 
 /// The hash of an empty list of uncles.
@@ -28,6 +30,10 @@ const NO_UNCLES: B256 = b256!("0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a741
 /// The root of an empty trie.
 const EMPTY_ROOT: B256 =
     b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
+/// About what a header takes as JSON.
+const HEADER_BYTES: usize = 2_048;
+/// About what a transaction takes as JSON, beside its bytes as hex: names, its place and its hash.
+const TRANSACTION_BYTES: usize = 600;
 
 /// What a block has of its transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,16 +42,24 @@ pub(crate) enum Transactions {
     Whole,
 }
 
-pub(super) async fn by_number(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
+pub(super) async fn by_number(
+    context: &Context,
+    view: &View<'_>,
+    params: &Params<'_>,
+) -> Result<Answer, ApiError> {
     let number = resolve(view, params.get::<BlockTag>(0)?)?;
     let transactions = transactions_of(params)?;
-    answer(view, view.clock(number).await?, transactions).await
+    answer(context, view, view.clock(number).await?, transactions).await
 }
 
-pub(super) async fn by_hash(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
+pub(super) async fn by_hash(
+    context: &Context,
+    view: &View<'_>,
+    params: &Params<'_>,
+) -> Result<Answer, ApiError> {
     let hash = params.get::<Fixed<32>>(0)?.into();
     let transactions = transactions_of(params)?;
-    answer(view, find_block(view, &hash).await?, transactions).await
+    answer(context, view, find_block(view, &hash).await?, transactions).await
 }
 
 fn transactions_of(params: &Params<'_>) -> Result<Transactions, ApiError> {
@@ -56,14 +70,15 @@ fn transactions_of(params: &Params<'_>) -> Result<Transactions, ApiError> {
 }
 
 async fn answer(
+    context: &Context,
     view: &View<'_>,
     found: Option<BlockMeta>,
     transactions: Transactions,
 ) -> Result<Answer, ApiError> {
     match found {
-        Some(clock) => block_json(view, clock, transactions)
+        Some(clock) => block_json(context, view, clock, transactions)
             .await
-            .map(Answer::Json),
+            .map(Answer::Bytes),
         None => Ok(Answer::null()),
     }
 }
@@ -282,16 +297,22 @@ async fn tx_hashes(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<B256>, ApiE
     Ok(txs.iter().map(|tx| B256::new(tx.hash.0)).collect())
 }
 
-/// A block as JSON.
+/// A block as JSON. One with whole transactions may have megabytes: it is made in a slot, and memory is held before.
 pub(crate) async fn block_json(
+    context: &Context,
     view: &View<'_>,
     clock: BlockMeta,
     transactions: Transactions,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<BytesAnswer, ApiError> {
+    let _slot = match transactions {
+        Transactions::Whole => Some(context.query_slot().await?),
+        Transactions::Hashes => None,
+    };
     let header = header(view, clock.number).await?;
-    let mut out = Vec::with_capacity(2_048);
+    let mut answer = BytesAnswer::from(Vec::with_capacity(HEADER_BYTES));
+    let out = &mut answer.text;
     match &header {
-        StoredHeader::Plain(header) => write_header(&mut out, header, &clock),
+        StoredHeader::Plain(header) => write_header(out, header, &clock),
         StoredHeader::Json(fields) => {
             let json = fields.shown_json(&tx_hashes(view, &clock).await?);
             let fields = json
@@ -303,18 +324,31 @@ pub(crate) async fn block_json(
     out.extend_from_slice(b",\"transactions\":[");
     if transactions == Transactions::Whole {
         let base_fee = header.base_fee();
-        for (at, body) in bodies(view, clock.number).await?.iter().enumerate() {
+        let bodies = bodies(view, clock.number).await?;
+        let bytes = size_of_transactions(&bodies);
+        let size = out.len() + bytes;
+        context.grow(&mut answer.reservation, size).await?;
+        out.reserve(bytes);
+        for (at, body) in bodies.iter().enumerate() {
             out.extend_from_slice(if at > 0 { b"," } else { b"" });
-            write_transaction(&mut out, body, &tx_place(&clock, base_fee, at as u64))?;
+            write_transaction(out, body, &tx_place(&clock, base_fee, at as u64))?;
         }
+        // Most take less than was held.
+        context.grow(&mut answer.reservation, out.len()).await?;
     } else {
         for (at, tx) in txs(view, &clock).await?.iter().enumerate() {
             out.extend_from_slice(if at > 0 { b"," } else { b"" });
-            data(&mut out, tx.hash.as_bytes());
+            data(out, tx.hash.as_bytes());
         }
     }
     out.extend_from_slice(b"]}");
-    Ok(out)
+    Ok(answer)
+}
+
+/// About what transactions take as JSON.
+fn size_of_transactions(bodies: &[Bytes]) -> usize {
+    let sizes = bodies.iter().map(|body| TRANSACTION_BYTES + body.len() * 2);
+    sizes.sum()
 }
 
 fn write_header(out: &mut Vec<u8>, header: &Header, clock: &BlockMeta) {

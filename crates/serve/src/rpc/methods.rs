@@ -89,8 +89,8 @@ pub(crate) static METHODS: [Method; 15] = [
     Method::new("eth_chainId", 0, Handler::Constant(|_, chain| Answer::quantity(chain.id))),
     Method::new("net_version", 0, Handler::Constant(|_, chain| Answer::text(&chain.id.to_string()))),
     Method::new("web3_clientVersion", 0, Handler::Constant(|context, _| Answer::text(&context.version))),
-    Method::new("eth_getBlockByNumber", 2, from_view!(call => blocks::by_number(call.view, &call.list()?).await)),
-    Method::new("eth_getBlockByHash", 2, from_view!(call => blocks::by_hash(call.view, &call.list()?).await)),
+    Method::new("eth_getBlockByNumber", 2, from_view!(call => blocks::by_number(call.context, call.view, &call.list()?).await)),
+    Method::new("eth_getBlockByHash", 2, from_view!(call => blocks::by_hash(call.context, call.view, &call.list()?).await)),
     Method::new("eth_getTransactionByHash", 1, from_view!(call => blocks::transaction(call.view, &call.list()?).await)),
     Method::new(
         "eth_getBlockTransactionCountByNumber", 1,
