@@ -3,6 +3,7 @@
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 
+use crate::http::body::HeldMemory;
 use crate::openapi::OPENAPI;
 
 /// Pages load nothing from other hosts.
@@ -137,7 +138,10 @@ impl File {
                 HeaderValue::from_static("nosniff"),
             ),
         ];
-        (headers, self.text).into_response()
+        let mut response = (headers, self.text).into_response();
+        // The text is part of the program: an answer takes no memory for it.
+        response.extensions_mut().insert(HeldMemory::default());
+        response
     }
 }
 

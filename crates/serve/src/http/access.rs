@@ -32,7 +32,7 @@ use visit::Seen;
 pub use bucket::Rate;
 pub use keys::{ApiKey, ApiKeys, KeyHash, KeyLimits};
 pub use log::{AccessLog, LogLines, MillisClock};
-pub(crate) use refusal::{RATE_LIMIT, RATE_LIMIT_POLICY};
+pub(crate) use refusal::{RATE_LIMIT, RATE_LIMIT_POLICY, of_route};
 pub(crate) use visit::Visit;
 
 /// Guards a router with API keys, and logs its requests.

@@ -105,6 +105,10 @@ impl AnswerMemory {
 }
 
 impl MemoryReservation {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.units() == 0
+    }
+
     fn units(&self) -> usize {
         let held = self.held.as_ref();
         held.map_or(0, OwnedSemaphorePermit::num_permits)

@@ -290,7 +290,9 @@ impl Logs {
 
 /// Memory of an answer: counted until the last of its bytes was written to the connection, and not only until
 /// the connection took them, which keeps them for a client that does not read.
-#[derive(Clone, Debug)]
+///
+/// An answer with this extension is counted by it, and by nothing else.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct HeldMemory {
     _held: Arc<Vec<MemoryReservation>>,
 }
@@ -306,7 +308,7 @@ impl HeldMemory {
     }
 
     /// Bytes that keep the memory counted until they are dropped.
-    pub(crate) fn hold(&self, bytes: Vec<u8>) -> Bytes {
+    pub(crate) fn hold(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         Bytes::from_owner(HeldBytes {
             bytes,
             _held: self.clone(),
@@ -314,14 +316,14 @@ impl HeldMemory {
     }
 }
 
-struct HeldBytes {
-    bytes: Vec<u8>,
+struct HeldBytes<B> {
+    bytes: B,
     _held: HeldMemory,
 }
 
-impl AsRef<[u8]> for HeldBytes {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for HeldBytes<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_ref()
     }
 }
 
@@ -357,6 +359,7 @@ impl HttpBody for AnswerStream {
 
 impl IntoResponse for ResponseBody {
     fn into_response(mut self) -> Response {
+        let is_counted = self.held.iter().any(|held| !held.is_empty());
         let held = HeldMemory::all(std::mem::take(&mut self.held));
         let body = if self.bytes <= WHOLE_BYTES_MAX {
             let whole = self.next_chunk(usize::MAX);
@@ -369,7 +372,9 @@ impl IntoResponse for ResponseBody {
             })
         };
         let mut response = ([(header::CONTENT_TYPE, "application/json")], body).into_response();
-        response.extensions_mut().insert(held);
+        if is_counted {
+            response.extensions_mut().insert(held);
+        }
         response
     }
 }

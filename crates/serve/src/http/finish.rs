@@ -1,9 +1,9 @@
-//! What happens to every answer of the public listener before it is sent: a time limit, what caches need, the id of
-//! the request, the form of errors, a length for old clients, and compression.
+//! What happens to every answer of the public listener before it is sent: a time limit, what caches need, memory until
+//! the client has read it, the id of the request, the form of errors, a length for old clients, and compression.
 
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody as _};
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
@@ -11,10 +11,13 @@ use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
+use super::access;
 use super::answer_memory::MemoryReservation;
+use super::body::HeldMemory;
 use super::caching::Conditions;
 use super::compress::{Coding, Compressor};
 use super::context::Context;
+use super::request_body::TINY_BYTES;
 use super::request_id::{REQUEST_ID, RequestIds};
 use crate::error::{ApiError, ErrorCode, Limit};
 use crate::problem;
@@ -71,6 +74,10 @@ pub(crate) async fn finish(
             Err(error) => conditions.apply(error.into_response()).await,
         };
     }
+    response = match counted(&finisher.context, response).await {
+        Ok(response) => response,
+        Err(error) => conditions.apply(access::of_route(path, &error)).await,
+    };
     let error = response.extensions_mut().remove::<ApiError>();
     if let Some(error) = error.filter(|_| !fixed_errors) {
         problem::render(&mut response, &error, &id);
@@ -101,6 +108,29 @@ pub(super) fn add_headers(response: &mut Response, id: HeaderValue) {
     }
 }
 
+/// The answer, counted until the client has read it. Large ones are counted since they were made, and tiny ones take no
+/// more than the requests.
+async fn counted(context: &Context, response: Response) -> Result<Response, ApiError> {
+    // Parts of an answer without a length are counted by who makes them.
+    let bytes = response.body().size_hint().exact().unwrap_or(0);
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let is_counted = response.extensions().get::<HeldMemory>().is_some();
+    if is_counted || bytes <= TINY_BYTES {
+        return Ok(response);
+    }
+    let mut reservation = MemoryReservation::default();
+    context.grow(&mut reservation, bytes).await?;
+    let (mut parts, body) = response.into_parts();
+    // A body with a length is one buffer: nothing is copied, and nothing is waited for.
+    let Ok(whole) = to_bytes(body, usize::MAX).await else {
+        let message = "the answer failed before its end: retry";
+        return Err(ApiError::new(ErrorCode::Internal, message));
+    };
+    let held = HeldMemory::new(reservation);
+    parts.extensions.insert(held.clone());
+    Ok(Response::from_parts(parts, Body::from(held.hold(whole))))
+}
+
 /// The answer with its length. Without one, the end of an HTTP/1.0 connection is the end of the answer: one
 /// that is cut would look whole.
 async fn with_length(context: &Context, response: Response) -> Result<Response, ApiError> {
@@ -108,7 +138,7 @@ async fn with_length(context: &Context, response: Response) -> Result<Response, 
         return Ok(response);
     }
     let max = context.limits.answer_bytes;
-    let (parts, body) = response.into_parts();
+    let (mut parts, body) = response.into_parts();
     let mut chunks = body.into_data_stream();
     let (mut whole, mut held) = (Vec::new(), MemoryReservation::default());
     while let Some(chunk) = chunks.next().await {
@@ -124,6 +154,119 @@ async fn with_length(context: &Context, response: Response) -> Result<Response, 
         context.grow(&mut held, bytes).await?;
         whole.extend_from_slice(&chunk);
     }
-    let held = super::body::HeldMemory::new(held);
+    let held = HeldMemory::new(held);
+    parts.extensions.insert(held.clone());
     Ok(Response::from_parts(parts, Body::from(held.hold(whole))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::routing::get;
+    use axum::{Json, Router, middleware};
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::chain::ServedChains;
+    use crate::console;
+    use crate::http::body::ResponseBody;
+    use crate::http::heavy::HeavyWork;
+    use crate::http::limits::Limits;
+
+    /// Bytes of an answer, and how many of them the memory for small ones holds.
+    const BYTES: usize = 50 << 10;
+    const ANSWERS: usize = 8;
+
+    async fn plain() -> Json<String> {
+        Json("x".repeat(BYTES - 2))
+    }
+
+    /// An answer that is counted where it is made.
+    async fn held(State(context): State<Context>) -> Result<Response, ApiError> {
+        let mut held = MemoryReservation::default();
+        context.grow(&mut held, BYTES).await?;
+        let mut body = ResponseBody::default();
+        body.hold(held);
+        body.text(&vec![b'x'; BYTES]);
+        Ok(body.into_response())
+    }
+
+    fn router() -> Router {
+        let limits = Limits {
+            unread_bytes: ANSWERS * BYTES * 4,
+            ..Limits::default()
+        };
+        let served = ServedChains::new(Vec::new());
+        let context = Context::new(served, limits, Arc::new(|| 0), HeavyWork::here());
+        let finisher = Finisher {
+            compressor: Compressor::new(context.heavy.clone()),
+            context: context.clone(),
+            ids: RequestIds::default(),
+        };
+        let file = console::files().last().unwrap();
+        Router::new()
+            .route("/plain", get(plain))
+            .route("/fees", get(plain))
+            .route("/held", get(held))
+            .route("/file", get(move || async move { file.response() }))
+            .with_state(context)
+            .layer(middleware::from_fn_with_state(finisher, finish))
+    }
+
+    async fn ask(router: &Router, path: &str, (name, value): (&str, &str)) -> Response {
+        let request = Request::builder().uri(path).header(name, value);
+        let request = request.body(Body::empty()).unwrap();
+        let service = TowerToHyperService::new(router.clone());
+        service.call(request).await.unwrap()
+    }
+
+    /// Plain JSON used to be counted nowhere: connections that requested it and read nothing took any amount.
+    #[tokio::test(start_paused = true)]
+    async fn answers_count_until_they_are_read_and_once() {
+        for path in ["/plain", "/fees", "/held"] {
+            for coding in ["identity", "gzip"] {
+                let (router, coding) = (router(), ("accept-encoding", coding));
+                let mut unread = Vec::new();
+                for _ in 0..ANSWERS {
+                    let answer = ask(&router, path, coding).await;
+                    assert_eq!(answer.status(), StatusCode::OK, "{path} {coding:?}");
+                    unread.push(answer);
+                }
+                let refused = ask(&router, path, coding).await;
+                assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE, "{path}");
+                assert_eq!(refused.headers()[header::CACHE_CONTROL], "no-store");
+                assert!(refused.headers().contains_key(header::RETRY_AFTER));
+                let text = to_bytes(refused.into_body(), usize::MAX).await.unwrap();
+                let error: Value = serde_json::from_slice(&text).unwrap();
+                match path {
+                    "/fees" => assert!(error["error"].is_string(), "{error}"),
+                    _ => assert_eq!(error["code"], json!("BUSY"), "{path}"),
+                }
+                unread.pop();
+                let answer = ask(&router, path, coding).await;
+                assert_eq!(answer.status(), StatusCode::OK, "{path} {coding:?}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn files_of_the_program_and_confirmations_need_no_memory() {
+        let router = router();
+        let nothing = ("accept", "*/*");
+        let mut unread = Vec::new();
+        for _ in 0..ANSWERS {
+            unread.push(ask(&router, "/plain", nothing).await);
+        }
+        for _ in 0..ANSWERS {
+            let file = ask(&router, "/file", nothing).await;
+            assert_eq!(file.status(), StatusCode::OK);
+            unread.push(file);
+        }
+        let tag = unread[0].headers()[header::ETAG].to_str().unwrap();
+        let confirmed = ask(&router, "/plain", ("if-none-match", tag)).await;
+        assert_eq!(confirmed.status(), StatusCode::NOT_MODIFIED);
+    }
 }

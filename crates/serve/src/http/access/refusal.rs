@@ -48,18 +48,24 @@ pub(super) fn show_limits(headers: &mut HeaderMap, requests: Option<Left>, bytes
     }
 }
 
-/// The answer to a request that is refused before it reaches its handler, in the form of its route.
-pub(super) fn render(route: Option<&str>, error: &ApiError, id: &HeaderValue) -> Response {
+/// An error that no handler returned, in the form of a route. Where that is problem details, it is rendered later.
+pub(crate) fn of_route(route: Option<&str>, error: &ApiError) -> Response {
     let mut response = match route {
         Some(route) if rpc::is_path(route) => rpc::refused(error.clone()),
         _ => error.clone().into_response(),
     };
+    if matches!(route, Some("/fees" | "/fees/totals")) {
+        let text = json!({ "error": error.message }).to_string();
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        *response.body_mut() = Body::from(text);
+    }
+    response
+}
+
+/// The answer to a request that is refused before it reaches its handler, in the form of its route.
+pub(super) fn render(route: Option<&str>, error: &ApiError, id: &HeaderValue) -> Response {
+    let mut response = of_route(route, error);
     match route {
-        Some("/fees" | "/fees/totals") => {
-            let text = json!({ "error": error.message }).to_string();
-            response.headers_mut().remove(header::CONTENT_LENGTH);
-            *response.body_mut() = Body::from(text);
-        }
         Some(route) if rpc::is_path(route) || finish::is_fixed(route) => {}
         _ => problem::render(&mut response, error, id),
     }
