@@ -26,6 +26,8 @@ pub(super) struct Activity {
     /// Whether bytes wait for the client to read.
     writing: AtomicBool,
     close: Notify,
+    /// Whether it was idle when it was chosen to be closed.
+    was_idle: AtomicBool,
 }
 
 impl Activity {
@@ -37,6 +39,7 @@ impl Activity {
             answering: AtomicUsize::new(0),
             writing: AtomicBool::new(false),
             close: Notify::new(),
+            was_idle: AtomicBool::new(false),
         }
     }
 
@@ -68,8 +71,14 @@ impl Activity {
         self.answering.load(Ordering::Relaxed) > 0
     }
 
-    fn is_idle(&self) -> bool {
+    /// Whether nothing is being answered or sent. Only its own connection changes that.
+    pub(super) fn is_idle(&self) -> bool {
         !self.is_answering() && !self.writing.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing was being answered or sent when it was chosen to be closed.
+    pub(super) fn was_idle(&self) -> bool {
+        self.was_idle.load(Ordering::Relaxed)
     }
 
     fn last_moved(&self) -> Instant {
@@ -171,6 +180,7 @@ impl Connections {
         // It is closed once: until its task ends, another one is chosen.
         let closed = listed.open.remove(&id);
         closed.is_some_and(|closed| {
+            closed.was_idle.store(closed.is_idle(), Ordering::Relaxed);
             closed.close.notify_one();
             true
         })

@@ -99,10 +99,18 @@ pub(super) async fn serve(
     let mut ending = std::pin::pin!(ending.fuse());
     let done = loop {
         tokio::select! {
+            // What came is read first: it may be a request.
+            biased;
             done = connection.as_mut() => break done,
             () = &mut ending => connection.as_mut().graceful_shutdown(),
             // Another connection gets its place.
-            () = activity.closed() => break Ok(()),
+            () = activity.closed() => {
+                if activity.is_idle() || !activity.was_idle() {
+                    break Ok(());
+                }
+                // A request began since it was chosen: it is answered, as the last one.
+                connection.as_mut().graceful_shutdown();
+            }
         }
     };
     if let Err(error) = done {
@@ -307,6 +315,8 @@ impl AsyncWrite for Timed {
 mod tests {
     use std::task::Waker;
 
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -367,6 +377,43 @@ mod tests {
                 pause_seconds,
             };
             assert_eq!(writes.are_cut().await, is_cut, "{what}");
+        }
+    }
+
+    /// What a client gets that sends this text just before its connection is chosen to make room.
+    async fn make_room_after(text: &str) -> String {
+        let (server, mut client) = pair().await;
+        client.write_all(text.as_bytes()).await.unwrap();
+        if !text.is_empty() {
+            server.readable().await.unwrap();
+        }
+        let connections = Connections::default();
+        let registered = connections.register();
+        assert!(connections.close_longest_idle());
+        let slow = || async {
+            tokio::task::yield_now().await;
+            "answered"
+        };
+        let router = Router::new().route("/", get(slow));
+        let peer = Peer(client.local_addr().unwrap());
+        let serving = serve((server, peer), router, registered, Drain::never());
+        tokio::time::timeout(HEAD_TIMEOUT / 2, serving)
+            .await
+            .expect("it makes room before its head is late");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    /// A request that came when its connection was chosen used to be cut.
+    #[tokio::test]
+    async fn a_connection_makes_room_after_the_request_that_began() {
+        let answer = make_room_after("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+        assert!(answer.ends_with("\r\n\r\nanswered"), "{answer}");
+        for idle in ["", "GET / HT"] {
+            assert_eq!(make_room_after(idle).await, "", "{idle}");
         }
     }
 
