@@ -97,8 +97,9 @@ pub async fn listen(
         accepting.set(server.accept());
         serve(&mut open, admitted);
     };
+    let drain_started = Instant::now();
     // Connections that the system has accepted already would be reset.
-    let until = Instant::now() + within / 2;
+    let until = drain_started + within / 2;
     while let Ok(admitted) =
         timeout_at(until.min(Instant::now() + LAST_ACCEPT), accepting.as_mut()).await
     {
@@ -109,7 +110,7 @@ pub async fn listen(
     drop(accepting);
     drop(server);
     let ended = async { while open.join_next().await.is_some() {} };
-    if tokio::time::timeout(within, ended).await.is_err() {
+    if timeout_at(drain_started + within, ended).await.is_err() {
         tracing::warn!(
             event = "connections_cut",
             open = open.len(),
@@ -161,5 +162,76 @@ impl Server {
                 return place;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::mpsc;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::http::drain::drain;
+
+    const WITHIN: Duration = Duration::from_secs(1);
+
+    /// Requests a path on a new connection; none where it is refused.
+    async fn request(address: SocketAddr, path: &str) -> Option<TcpStream> {
+        let mut stream = TcpStream::connect(address).await.ok()?;
+        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.ok()?;
+        Some(stream)
+    }
+
+    /// Connections that kept coming used to make a drain last half as long again.
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_ends_in_time_while_connections_come() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stuck = Arc::new(Notify::new());
+        let begun = stuck.clone();
+        let never = move || {
+            begun.notify_one();
+            pending::<()>()
+        };
+        let router = Router::new()
+            .route("/", get(|| async {}))
+            .route("/never", get(never));
+        let limits = ConnectionLimits {
+            connections: 1_000,
+            per_peer: None,
+        };
+        let (drainer, drain) = drain();
+        // While a thread works for the runtime, its paused time moves only where the test moves it.
+        let (let_go, waits) = mpsc::channel::<()>();
+        let works = tokio::task::spawn_blocking(move || waits.recv());
+        let clients = async {
+            let open = request(address, "/never").await;
+            stuck.notified().await;
+            let begin = Instant::now();
+            drainer.begin(WITHIN);
+            let mut answered = 0;
+            while let Some(mut stream) = request(address, "/").await {
+                let mut answer = String::new();
+                if stream.read_to_string(&mut answer).await.is_err() || answer.is_empty() {
+                    break;
+                }
+                answered += 1;
+                tokio::time::advance(LAST_ACCEPT / 2).await;
+            }
+            drop(let_go);
+            (open, begin, answered)
+        };
+        let (listened, (_open, begin, answered)) =
+            tokio::join!(listen(listener, router, limits, drain), clients);
+        listened.unwrap();
+        let took = begin.elapsed();
+        assert!(answered > 50, "{answered} connections came");
+        assert!(took < WITHIN * 5 / 4, "{took:?}");
+        assert!(works.await.is_ok());
     }
 }
