@@ -17,7 +17,7 @@ mod listener;
 pub(crate) mod panics;
 mod peers;
 mod public;
-mod request_body;
+pub(crate) mod request_body;
 mod request_id;
 #[cfg(test)]
 pub(crate) mod test_client;

@@ -28,6 +28,7 @@ use crate::error::{ApiError, ErrorCode, Limit, excerpt};
 use crate::http::access::Visit;
 use crate::http::body::ResponseBody;
 use crate::http::context::Context;
+use crate::http::request_body::discard;
 use crate::metrics::label_of;
 use crate::stellar;
 pub(crate) use logs::{PageScope, page_answer, range_between};
@@ -119,6 +120,7 @@ async fn serve_chain(
             ),
         };
         let error = ApiError::new(ErrorCode::ChainNotFound, message);
+        discard(body).await;
         return (StatusCode::NOT_FOUND, refusal(error)).into_response();
     };
     let body = match context.read(body).await {

@@ -15,12 +15,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::Method;
+use axum::http::{Method, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use tokio::time::Instant;
 
 use super::caching;
+use super::request_body::discard;
 use super::request_id::{REQUEST_ID, RequestIds};
 use crate::chain::ServedChains;
 use crate::console;
@@ -95,6 +96,10 @@ async fn guard(State(Access(access)): State<Access>, mut request: Request, next:
             Err(refused) => {
                 seen.caller = refused.caller;
                 seen.was_refused = true;
+                // A client that asks first does not send its body after a refusal.
+                if !request.headers().contains_key(header::EXPECT) {
+                    discard(request.into_body()).await;
+                }
                 let response = refusal::render(route, &refused.error, &id);
                 let took = now.elapsed();
                 access.requests.answered(route, response.status(), took);

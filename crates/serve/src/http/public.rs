@@ -471,6 +471,19 @@ mod tests {
         assert!(answer.contains("-32000"), "{answer}");
     }
 
+    /// The client was still sending when its connection was closed, and saw only that.
+    #[tokio::test]
+    async fn a_large_call_to_a_chain_that_is_not_served_is_answered() {
+        let body = " ".repeat(12 << 20);
+        let call = format!(
+            "POST /1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = send(router(NoChains), &call).await;
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+        assert!(answer.contains("-32000"), "{answer}");
+    }
+
     #[tokio::test]
     async fn an_answer_has_the_id_of_its_request() {
         for (request, is_problem) in [

@@ -25,6 +25,9 @@ const SLOW_START: Duration = Duration::from_secs(1);
 pub(super) const MEDIUM_BYTES_A_SECOND: usize = 32 << 10;
 /// Up to this many times the limit is read and discarded.
 const DISCARDED_TIMES: usize = 8;
+/// Of a body that nobody needs, this much is read, for this long.
+const UNUSED_BYTES_MAX: usize = 16 << 20;
+const UNUSED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Memory is counted in these.
 const UNIT: usize = 1 << 10;
 
@@ -77,6 +80,23 @@ struct Receiving {
     begin: Instant,
     /// For how long it waited for memory.
     waited: Duration,
+}
+
+/// Reads a body that nobody needs, within reason: a client that is still sending when its connection closes never
+/// sees the answer.
+pub(crate) async fn discard(body: Body) {
+    let mut chunks = body.into_data_stream();
+    let all = async {
+        let mut seen = 0;
+        while let Some(Ok(chunk)) = chunks.next().await {
+            seen += chunk.len();
+            if seen > UNUSED_BYTES_MAX {
+                break;
+            }
+        }
+    };
+    // What comes later than that is lost with the answer.
+    let _ = tokio::time::timeout(UNUSED_TIMEOUT, all).await;
 }
 
 impl Pool {
@@ -342,6 +362,19 @@ mod tests {
         };
         let (read, ()) = tokio::join!(waits, freed);
         assert_eq!(read.ok().unwrap().bytes.len(), 80 << 10);
+    }
+
+    /// A client must not keep a refusal for ever by what it sends, or does not send.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_nobody_needs_is_read_within_bounds() {
+        let endless =
+            stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[0; 1024])));
+        let begin = Instant::now();
+        discard(body(1_000)).await;
+        discard(Body::from_stream(endless)).await;
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        discard(stalled(4)).await;
+        assert_eq!(begin.elapsed().as_secs(), UNUSED_TIMEOUT.as_secs());
     }
 
     /// A large body must come at a rate at which it can be complete in time.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::health::{ChainHealth, Probe};
 use crate::http::limits::Limits;
+use crate::http::test_client::send;
 use crate::http::{Clock, HeavyWork, public_router};
 use crate::rpc;
 
@@ -171,6 +172,21 @@ async fn refusals_have_the_form_of_their_route() {
         assert_eq!(reply["error"]["code"], -32_600, "{reply}");
         assert_eq!(reply["id"], Value::Null);
     }
+}
+
+/// A client that was still sending its body used to see that its connection was reset, and not why.
+#[tokio::test]
+async fn a_client_that_sends_a_large_body_sees_why_it_is_refused() {
+    let router = guarded(&keys(true, KeyLimits::default()), None);
+    // More than the buffers of a connection hold.
+    let body = " ".repeat(12 << 20);
+    let request = format!(
+        "POST /1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = send(router, &request).await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    assert!(answer.contains("-32600"), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]
