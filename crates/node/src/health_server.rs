@@ -95,10 +95,12 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
             error,
         })
     };
+    let (projected, projected_for_all) = chain.projected.not_ready().unzip();
     let not_ready_reason = why_with(error.as_deref().or(failing.as_deref()));
-    let not_ready_reason = not_ready_reason.or_else(|| chain.projected.not_ready());
+    let not_ready_reason = not_ready_reason.or(projected.clone());
     let public_reason = why_with(public_error.as_deref().or(public_failing.as_deref()));
-    let public_reason = public_reason.or_else(|| chain.projected.not_ready());
+    let reason_for_all = public_reason.clone().or(projected_for_all);
+    let public_reason = public_reason.or(projected);
     let halted = halt.is_some();
     let paused_reason = halt.or_else(|| chain.projected.paused());
     let seen = status.source_head.map(|(block, _)| block.number);
@@ -115,6 +117,7 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
         public: PublicTexts {
             error: public_error,
             not_ready_reason: public_reason,
+            not_ready_reason_for_all: reason_for_all,
         },
         dropped_rules: dropped_rules(chain),
         not_ready_reason,

@@ -3,7 +3,7 @@
 use chronolith_follower::clock::now;
 use chronolith_projection::ChainState;
 use chronolith_projection::leases::LeaseReport;
-use chronolith_serve::health::{DatabaseState, ProjectionsHealth};
+use chronolith_serve::health::{DatabaseState, HIDDEN_DATABASE_ERROR, ProjectionsHealth};
 use parking_lot::Mutex;
 
 /// Health of the projections of a chain that is followed here.
@@ -123,15 +123,17 @@ impl ProjectionHealth {
         ))
     }
 
-    /// Why projections are not ready, where they are not.
-    pub(crate) fn not_ready(&self) -> Option<String> {
+    /// Why projections are not ready, where they are not, and what everybody may read of it.
+    pub(crate) fn not_ready(&self) -> Option<(String, String)> {
         if let Some(paused) = self.paused() {
-            return Some(format!("projections: {paused}"));
+            let reason = format!("projections: {paused}");
+            return Some((reason.clone(), reason));
         }
         let known = self.0.lock();
         let outage = known.writing.as_ref().or(known.looking.as_ref())?;
         let seconds = now().saturating_sub(outage.since);
-        Some(format!("projections: for {seconds} s: {}", outage.message))
+        let with = |message: &str| format!("projections: for {seconds} s: {message}");
+        Some((with(&outage.message), with(HIDDEN_DATABASE_ERROR)))
     }
 }
 
@@ -182,8 +184,11 @@ mod tests {
             (DatabaseState::Unavailable, Some("still gone"))
         );
         assert_eq!(health.error_since, Some(7));
-        let reason = watched.not_ready().unwrap();
+        let (reason, public) = watched.not_ready().unwrap();
         assert!(reason.contains("still gone"), "{reason}");
+        // An error of the database may name its host.
+        let what_is_hidden = reason.replace("still gone", HIDDEN_DATABASE_ERROR);
+        assert_eq!(public, what_is_hidden);
         assert!(watched.writes());
         watched.saw(None, &[]);
         assert_eq!(watched.health().unwrap().database, DatabaseState::Ok);

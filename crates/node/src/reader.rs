@@ -145,13 +145,15 @@ impl ChainStatus for Reader {
             })
         };
         let head = report.head.map(|head| head.number);
+        let public_reason = why_with(looked.public_error.as_deref());
         ChainHealth {
             paused: halt.is_some(),
             halted: halt.is_some(),
             not_ready_reason: why_with(error.as_deref()),
             public: PublicTexts {
-                not_ready_reason: why_with(looked.public_error.as_deref()),
                 error: looked.public_error,
+                not_ready_reason: public_reason.clone(),
+                not_ready_reason_for_all: public_reason,
             },
             paused_reason: halt,
             error,

@@ -12,6 +12,8 @@ use crate::renamed::describe_old_names;
 const HIDDEN_ERROR: &str = "an error: see `chronolith state` or the log";
 /// The same of details.
 const HIDDEN_DETAIL: &str = "see `chronolith state`";
+/// What everybody may read of an error of the database.
+pub const HIDDEN_DATABASE_ERROR: &str = "the database has an error: see the log";
 
 /// The health of a chain.
 // The requirements prescribe the names of most fields.
@@ -68,10 +70,15 @@ pub struct ChainHealth {
 }
 
 /// Texts of a chain's health without words and hosts of providers. A text that has none here is not public.
+///
+/// Who knows the parts of a text makes all its forms: what is looked for in a text later may be spelled otherwise there.
 #[derive(Clone, Debug, Default)]
 pub struct PublicTexts {
     pub error: Option<String>,
+    /// For listeners of operators: it may have an error of the database.
     pub not_ready_reason: Option<String>,
+    /// For everybody.
+    pub not_ready_reason_for_all: Option<String>,
 }
 
 /// A verification rule that is no longer applied.
@@ -201,15 +208,12 @@ impl ChainHealth {
 
     /// Without errors of the database and host names either: for everybody.
     #[must_use]
-    pub(crate) fn redacted(self) -> Self {
+    pub(crate) fn redacted(mut self) -> Self {
+        self.public.not_ready_reason = self.public.not_ready_reason_for_all.take();
         let mut health = self.without_providers();
         if let Some(projections) = &mut health.projections {
-            if let Some(message) = projections.error.take() {
-                let hidden = "the database has an error: see the log";
-                let reason = health.not_ready_reason.take();
-                health.not_ready_reason = reason.map(|reason| reason.replace(&message, hidden));
-                projections.error = Some(hidden.to_owned());
-            }
+            let error = projections.error.take();
+            projections.error = error.map(|_| HIDDEN_DATABASE_ERROR.to_owned());
             for lock in &mut projections.locks {
                 lock.holder = lock.holder.take().map(without_host);
             }
@@ -233,5 +237,54 @@ pub trait Probe: Send + Sync {
     /// Whether the process is about to end: it is not ready then, whatever its chains are.
     fn is_stopping(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error of the database used to be looked for in the reason. The two are noted one after the other, so that
+    /// the reason could have another one, with the host of the database.
+    #[test]
+    fn an_error_of_the_database_is_hidden_however_it_is_spelled() {
+        let reason = Some("projections: for 3 s: no answer (host=db.internal)".to_owned());
+        let hidden = format!("projections: for 3 s: {HIDDEN_DATABASE_ERROR}");
+        let health = ChainHealth {
+            not_ready_reason: reason.clone(),
+            public: PublicTexts {
+                error: None,
+                not_ready_reason: reason.clone(),
+                not_ready_reason_for_all: Some(hidden.clone()),
+            },
+            projections: Some(ProjectionsHealth {
+                database: DatabaseState::Unavailable,
+                error: Some("refused (host=db.internal)".to_owned()),
+                error_since: None,
+                looked_at: None,
+                last_seen_block: None,
+                last_safe_block: None,
+                all: Vec::new(),
+                locks: Vec::new(),
+            }),
+            ..ChainHealth::new(1, "one")
+        };
+        let for_operators = health.clone().without_providers();
+        assert_eq!(for_operators.not_ready_reason, reason);
+        let unknown = ChainHealth {
+            public: PublicTexts {
+                not_ready_reason: reason,
+                ..PublicTexts::default()
+            },
+            ..health.clone()
+        };
+        for (health, shown) in [(health, hidden.as_str()), (unknown, HIDDEN_ERROR)] {
+            let redacted = health.redacted();
+            assert_eq!(redacted.not_ready_reason.as_deref(), Some(shown));
+            let error = redacted
+                .projections
+                .and_then(|projections| projections.error);
+            assert_eq!(error.as_deref(), Some(HIDDEN_DATABASE_ERROR));
+        }
     }
 }

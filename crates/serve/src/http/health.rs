@@ -155,8 +155,9 @@ mod tests {
         ChainHealth {
             not_ready_reason: Some(reason.to_owned()),
             public: PublicTexts {
+                error: None,
                 not_ready_reason: Some(reason.to_owned()),
-                ..PublicTexts::default()
+                not_ready_reason_for_all: Some(reason.to_owned()),
             },
             ..chain()
         }
