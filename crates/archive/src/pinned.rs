@@ -135,9 +135,8 @@ impl Pinned {
         let all = DatasetSet::of(&[Headers, Logs, TxHashes, Transactions]);
         let mut holding = self.snapshot.holding(number).peekable();
         holding.peek().is_some()
-            && holding.all(|entry| {
-                entry.facts.datasets.covers(all) && entry.facts.scope == Scope::All
-            })
+            && holding
+                .all(|entry| entry.facts.datasets.covers(all) && entry.facts.scope == Scope::All)
     }
 
     /// How far the hashes of a block's transactions are proven: the lowest level, where they are archived more than

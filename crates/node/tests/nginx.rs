@@ -458,7 +458,7 @@ async fn a_client_of_http_1_0_gets_an_error_instead_of_a_part() {
 struct Load {
     end: Arc<AtomicBool>,
     answers: Arc<AtomicUsize>,
-    clients: Vec<tokio::task::JoinHandle<()>>,
+    clients: Vec<JoinHandle<()>>,
 }
 
 impl Load {

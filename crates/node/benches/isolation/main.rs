@@ -42,6 +42,9 @@ use crate::report::Report;
 pub(crate) const CHAIN: u64 = 900_001;
 const PARTS: [&str; 5] = ["ingest", "gzip", "readers", "batches", "bomb"];
 
+/// Measures one load on the archive in a directory.
+type Part = fn(&Path, &mut Report) -> Result<()>;
+
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -63,7 +66,7 @@ fn main() -> Result<ExitCode> {
     if PARTS.iter().skip(1).any(|part| wanted(part)) {
         let dir = tempfile::tempdir()?;
         Data::make(dir.path(), CHAIN, divide)?;
-        let parts: [(&str, fn(&Path, &mut Report) -> Result<()>); 4] = [
+        let parts: [(&str, Part); 4] = [
             ("gzip", clients::gzip),
             ("readers", memory::slow_readers),
             ("batches", memory::batches),

@@ -204,6 +204,7 @@ mod tests {
         let limits = ConnectionLimits {
             connections: 1_000,
             per_peer: None,
+            place_kept: None,
         };
         let (drainer, drain) = drain();
         // While a thread works for the runtime, its paused time moves only where the test moves it.

@@ -266,12 +266,7 @@ mod tests {
 
     #[test]
     fn a_path_names_a_block_by_number_tag_or_hash() {
-        let number = |number| {
-            Some(Wanted::Block(
-                BlockTag::Number(number),
-                Said::Hashes,
-            ))
-        };
+        let number = |number| Some(Wanted::Block(BlockTag::Number(number), Said::Hashes));
         let hash = format!("0x{}", "ab".repeat(32));
         for (text, wanted) in [
             ("0", number(0)),
@@ -284,10 +279,7 @@ mod tests {
             ),
             (
                 &hash,
-                Some(Wanted::BlockByHash(
-                    Hash32([0xab; 32]),
-                    Said::Hashes,
-                )),
+                Some(Wanted::BlockByHash(Hash32([0xab; 32]), Said::Hashes)),
             ),
             (&hash.replace('b', "g"), None),
             (&hash[..65], None),
