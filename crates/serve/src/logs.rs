@@ -98,6 +98,7 @@ impl View<'_> {
         limits: AnswerLimits,
         memory: &mut PageMemory,
     ) -> Result<Page, Fault> {
+        self.check_indexed(range)?;
         let split = self.tail_start().clamp(range.start, range.end);
         let archived = BlockRange::new(range.start, split);
         let above = BlockRange::new(split, range.end);
@@ -136,6 +137,21 @@ impl View<'_> {
             }
         }
         Ok(page)
+    }
+
+    /// A range ends at or below the head. Handlers refuse others in their own words; here blocks above the head would be
+    /// passed over, as if they had no logs.
+    fn check_indexed(&self, range: BlockRange) -> Result<(), Fault> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let end = self.known_head()?.number.saturating_add(1);
+        if range.end <= end {
+            return Ok(());
+        }
+        let missing = BlockRange::new(range.start.max(end), range.end);
+        let covered = BlockRange::new(missing.start, missing.start);
+        Err(ArchiveError::NotCovered { missing, covered }.into())
     }
 
     /// A page that needs no block of the archive still covers all of its range: where blocks are missing
@@ -328,3 +344,6 @@ fn record_of(block: &Block, log: &Log) -> Result<LogRecord, Fault> {
         log: log.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! Logs are read page by page, as the client takes them: an answer needs the memory of one page. It ends with a line
 //! that says that it is complete. One that is cut has no such line, and continues after the last log that arrived
-//! (`after`): final blocks do not change in between.
+//! (`after`): final blocks do not change in between. Where an operator takes final blocks back, it is cut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use chronolith_archive::Error as ArchiveError;
-use chronolith_model::{BlockRange, BlockRef, Cursor, LogFilter, Order};
+use chronolith_model::{BlockRange, BlockRef, Cursor, Hash32, LogFilter, Order};
 use futures::stream::try_unfold;
 use serde_json::json;
 
@@ -64,7 +64,7 @@ pub(crate) async fn download_logs(
     let view = View::take(&chain).await?;
     let range = query.scope(&context, &view).await?.range;
     let range = range.unwrap_or(BlockRange::new(0, 0));
-    check_final(&view, range)?;
+    let last = last_of(&view, range).await?;
     let cursor = match query.after {
         Some(place) => Some(cursor_at(&view, place).await?),
         None => query.filter.cursor,
@@ -83,6 +83,7 @@ pub(crate) async fn download_logs(
         context,
         chain,
         visit: visit.map(|Extension(visit)| visit),
+        last,
         rest,
         window: u64::MAX,
     };
@@ -98,13 +99,15 @@ pub(crate) async fn download_logs(
     Ok(response)
 }
 
-/// Blocks that may still be replaced are refused: a download takes long, and is continued later.
-fn check_final(view: &View<'_>, range: BlockRange) -> Result<(), ApiError> {
+/// The last block of a range. Blocks that may still be replaced are refused: a download takes long, and is continued
+/// later.
+async fn last_of(view: &View<'_>, range: BlockRange) -> Result<Option<BlockRef>, ApiError> {
     let Some(last) = range.end.checked_sub(1).filter(|_| !range.is_empty()) else {
-        return Ok(());
+        return Ok(None);
     };
     if view.is_final(last) {
-        return Ok(());
+        let clock = view.clock(last).await?;
+        return Ok(clock.map(|clock| clock.block_ref()));
     }
     let finalized = view.finalized_head().map(|head| head.number);
     let newest = finalized.map_or("no block is final yet".to_owned(), |number| {
@@ -161,6 +164,8 @@ struct Pages {
     visit: Option<Visit>,
     /// With the cursor of the last page.
     filter: LogFilter,
+    /// The last block of all that are requested, as it was at the beginning.
+    last: Option<BlockRef>,
     /// The blocks that are not read yet.
     rest: BlockRange,
     /// How many blocks one query may search.
@@ -225,8 +230,31 @@ impl Pages {
 
     async fn query(&self, window: BlockRange) -> Result<LoadedPage, Fault> {
         let view = View::take(&self.chain).await?;
+        self.check_unchanged(&view).await?;
         let (page, held) = self.context.query(&view, window, &self.filter).await?;
         Ok(LoadedPage { page, held })
+    }
+
+    /// The requested blocks are those that they were at the beginning: each page has a view of its own, and an operator
+    /// can take final blocks back in between, so that none or others are in their place.
+    async fn check_unchanged(&self, view: &View<'_>) -> Result<(), Fault> {
+        let Some(last) = self.last else {
+            return Ok(());
+        };
+        let clock = match view.is_final(last.number) {
+            true => view.clock(last.number).await?,
+            false => None,
+        };
+        let hash = clock.map(|clock| clock.hash);
+        if hash == Some(last.hash) {
+            return Ok(());
+        }
+        Err(ArchiveError::CursorConflict {
+            cursor: last,
+            // Zeros for a block that is not there.
+            archived: hash.unwrap_or(Hash32::ZERO),
+        }
+        .into())
     }
 
     /// Continues after a page of these blocks.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -283,9 +284,14 @@ impl Rpc {
         (status, body.unwrap_or_else(|_| panic!("{place}: {text}")))
     }
 
-    async fn request(&self, request: Request<Body>) -> (u16, String) {
+    /// The answer to a request, as far as it has begun.
+    pub async fn begin(&self, request: Request<Body>) -> Response {
         let service = TowerToHyperService::new(self.router.clone());
-        let response = service.call(request).await.unwrap();
+        service.call(request).await.unwrap()
+    }
+
+    async fn request(&self, request: Request<Body>) -> (u16, String) {
+        let response = self.begin(request).await;
         let status = response.status().as_u16();
         let body = axum::body::to_bytes(response.into_body(), 256 << 20).await;
         (status, String::from_utf8(body.unwrap().into()).unwrap())
