@@ -36,6 +36,8 @@ pub(crate) enum Retry {
     NewerState,
     /// When other queries have ended.
     LessBusy,
+    /// When tail and archive are one chain again, or the store answers.
+    Later,
     /// When the blocks that were just seen are indexed.
     Indexed,
 }
@@ -48,6 +50,7 @@ impl Fault {
         match self {
             Self::Archive(ArchiveError::Corrupt { .. }) => Retry::NewerState,
             Self::Busy | Self::Archive(ArchiveError::NoMemory) => Retry::LessBusy,
+            Self::Unsettled | Self::Archive(ArchiveError::Store { .. }) => Retry::Later,
             Self::NotYet {
                 indexed,
                 source_head: Some(head),

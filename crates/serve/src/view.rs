@@ -45,7 +45,7 @@ impl<'a> View<'a> {
                 Ok(View::take(chain).await?)
             }
             Retry::Indexed => View::at_source_head(chain).await?.ok_or(error),
-            Retry::No | Retry::LessBusy => Err(error),
+            Retry::No | Retry::LessBusy | Retry::Later => Err(error),
         }
     }
 

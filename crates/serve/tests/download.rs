@@ -1,5 +1,5 @@
-//! Downloads of logs: beyond the budget of one query they are read in smaller parts and nothing is missing, and where
-//! their blocks are taken back meanwhile they are cut.
+//! Downloads of logs: beyond the budget of one query they are read in smaller parts and nothing is missing. They wait
+//! where something else fails for a moment, and are cut where their blocks are taken back.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -8,17 +8,24 @@
 
 mod stellar_support;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use axum::response::Response;
-use chronolith_archive::{Archive, AuditEntry, Provenance, Settings};
+use chronolith_archive::{Archive, AuditEntry, Error, GcMode, Settings};
 use chronolith_finality::Tail;
 use chronolith_model::{Block, ChainId};
+use chronolith_serve::chain::ServedChain;
 use chronolith_serve::http::Limits;
 use chronolith_sim::evm::{EvmNode, EvmSpec};
+use chronolith_sim::{Fault, FaultPlan, FaultyBlobs, Operation};
 use chronolith_stellar::Network;
+use parking_lot::Mutex;
 use serde_json::Value;
-use stellar_support::{Rpc, archived, as_evm, served};
+use stellar_support::{Rpc, Still, Stores, archived, archived_in, as_evm, ingest, served};
+use tokio::time::sleep;
 
 const CHAIN: u64 = 31_337;
 const BLOCKS: u64 = 150;
@@ -29,22 +36,42 @@ fn blocks_of(node: &EvmNode) -> Vec<Block> {
     blocks.collect()
 }
 
-async fn serve(blocks: &[Block], candidates: u64) -> Rpc {
-    serve_archive(blocks, candidates, Limits::default()).await.0
-}
-
-/// A listener, and the archive that it answers from.
-async fn serve_archive(blocks: &[Block], candidates: u64, limits: Limits) -> (Rpc, Archive) {
+fn settings(candidates: u64) -> Settings {
     let mut settings = Settings::evm(ChainId(CHAIN));
     settings.seal.grid_blocks = 32;
     settings.seal.range_blocks = 320;
     settings.seal.weight = 40;
     settings.limits.candidates_max = candidates;
-    let archive = archived(&settings, blocks).await;
-    let head = blocks.last().map(|block| block.clock.block_ref());
-    let tail = Tail::new(usize::MAX, head).snapshot();
+    settings.garbage.grace = Duration::ZERO;
+    settings
+}
+
+async fn serve(blocks: &[Block], candidates: u64) -> Rpc {
+    let archive = archived(&settings(candidates), blocks).await;
+    listen(&archive, &no_tail(), Limits::default())
+}
+
+/// The archive has all blocks.
+fn no_tail() -> Arc<Still> {
+    let tail = Tail::new(usize::MAX, None);
+    Arc::new(Still(Mutex::new(tail.snapshot())))
+}
+
+/// Answers of so few logs that a download has many pages.
+fn small_pages() -> Limits {
+    let mut limits = Limits::default();
+    limits.answers.results = 20;
+    limits
+}
+
+fn listen(archive: &Archive, live: &Arc<Still>, limits: Limits) -> Rpc {
+    let tail = Tail::new(usize::MAX, None).snapshot();
     let chain = served("simulated", &Network::new("a test"), archive.clone(), tail);
-    (Rpc::of(vec![as_evm(CHAIN, &chain)], limits, 0), archive)
+    let chain = ServedChain {
+        live: live.clone(),
+        ..as_evm(CHAIN, &chain)
+    };
+    Rpc::of(vec![chain], limits, 0)
 }
 
 /// A download of which the first page is read.
@@ -106,10 +133,12 @@ async fn a_query_beyond_its_budget_is_read_in_parts() {
 async fn replace(archive: &Archive, to: u64, others: &[Block]) {
     let act = "rewind".to_owned();
     archive.rewind(to, AuditEntry { at: 1, act }).await.unwrap();
-    for blocks in others.chunks(7) {
-        let ingested = archive.ingest_finalized_blocks(blocks.to_vec(), &Provenance::default());
-        ingested.await.unwrap();
-    }
+    ingest(archive, others).await;
+}
+
+/// The blocks after the one with this number.
+fn after(blocks: &[Block], number: u64) -> &[Block] {
+    &blocks[number as usize + 1..]
 }
 
 /// Each page has a view of its own: a download that had begun ended as if it were complete, without the blocks that a
@@ -121,11 +150,8 @@ async fn a_download_is_cut_where_its_blocks_are_taken_back() {
     let blocks = blocks_of(&node);
     node.reorg(BLOCKS - KEPT);
     let replaced = blocks_of(&node);
-    let after = KEPT as usize + 1;
-    let (none, same, others): (&[Block], _, _) = (&[], &blocks[after..], &replaced[after..]);
-    let mut limits = Limits::default();
-    // The first page ends long before the blocks that are taken back.
-    limits.answers.results = 20;
+    let none: &[Block] = &[];
+    let (same, others) = (after(&blocks, KEPT), after(&replaced, KEPT));
     for (put, order, is_whole) in [
         (none, "asc", false),
         (none, "desc", false),
@@ -134,10 +160,12 @@ async fn a_download_is_cut_where_its_blocks_are_taken_back() {
         (same, "asc", true),
         (same, "desc", true),
     ] {
-        let (rpc, archive) = serve_archive(&blocks, 50_000_000, limits).await;
+        let archive = archived(&settings(50_000_000), &blocks).await;
+        let rpc = listen(&archive, &no_tail(), small_pages());
         let query = format!("order={order}");
         let whole = rest_of(begin(&rpc, &query).await).await.unwrap();
         assert!(whole.lines().count() > 10 * 20, "too few pages");
+        // The first page ends long before the blocks that are taken back, or among them.
         let begun = begin(&rpc, &query).await;
         replace(&archive, KEPT, put).await;
         let rest = rest_of(begun).await;
@@ -145,4 +173,70 @@ async fn a_download_is_cut_where_its_blocks_are_taken_back() {
         assert_eq!(rest.is_some(), is_whole, "{order}, {put} blocks");
         assert!(rest.is_none_or(|rest| rest == whole), "{order}");
     }
+}
+
+/// While ingest and archive change hands there is no view for a moment: it ended every download.
+#[tokio::test(start_paused = true)]
+async fn a_download_waits_until_tail_and_archive_are_one_chain() {
+    let node = EvmNode::new(EvmSpec::tiny(615), BLOCKS + 10);
+    let (blocks, later) = (blocks_of(&node), node.block(BLOCKS + 9).unwrap());
+    let archive = archived(&settings(50_000_000), &blocks[..=BLOCKS as usize]).await;
+    let live = no_tail();
+    let rpc = listen(&archive, &live, small_pages());
+    let whole = rest_of(begin(&rpc, "").await).await;
+    let begun = begin(&rpc, "").await;
+    let mut apart = Tail::new(usize::MAX, None);
+    apart.push(later.to_model()).unwrap();
+    let joined = std::mem::replace(&mut *live.0.lock(), apart.snapshot());
+    assert_eq!(rpc.get("/v1/chains/31337/logs").await.0, 503);
+    let join = async {
+        sleep(Duration::from_secs(10)).await;
+        *live.0.lock() = joined;
+    };
+    let (rest, ()) = tokio::join!(rest_of(begun), join);
+    assert!(rest.is_some() && rest == whole);
+}
+
+/// An object store that fails for a moment ended every download.
+#[tokio::test(start_paused = true)]
+async fn a_download_waits_for_the_store() {
+    let blocks = blocks_of(&EvmNode::new(EvmSpec::tiny(616), BLOCKS));
+    let stores = Stores::default();
+    let writer = archived_in(&stores, &settings(50_000_000), &blocks).await;
+    let whole = rest_of(begin(&listen(&writer, &no_tail(), small_pages()), "").await).await;
+    // What the first page takes is known from one that meets no faults.
+    let mut first_page = 0;
+    for faults in [0, 12] {
+        let failing = first_page..first_page + faults;
+        let plan = FaultPlan::script(failing.map(|number| (number, Fault::FailUnapplied)));
+        let blobs = Arc::new(FaultyBlobs::new(stores.blobs.clone(), plan.clone()));
+        let reader = Archive::open_reader(stores.meta.clone(), blobs, settings(50_000_000));
+        let rpc = listen(&reader.await.unwrap(), &no_tail(), small_pages());
+        let begun = begin(&rpc, "").await;
+        first_page = plan.operations();
+        let rest = rest_of(begun).await;
+        assert!(rest.is_some() && rest == whole, "{faults} faults");
+        let met = Operation::ALL.map(|operation| plan.tally(operation).faults);
+        assert_eq!(met.iter().sum::<u64>(), faults);
+    }
+}
+
+/// A reader finds out by a missing object that its state is old. The first page of a download failed then.
+#[tokio::test]
+async fn a_download_begins_with_the_newest_state() {
+    let blocks = blocks_of(&EvmNode::new(EvmSpec::tiny(617), BLOCKS));
+    let stores = Stores::default();
+    let writer = archived_in(&stores, &settings(50_000_000), &blocks).await;
+    let (meta, blobs) = (stores.meta.clone(), stores.blobs.clone());
+    let reader = Archive::open_reader(meta, blobs, settings(50_000_000));
+    let reader = reader.await.unwrap();
+    let old = reader.pin().unwrap();
+    replace(&writer, BLOCKS - 5, after(&blocks, BLOCKS - 5)).await;
+    writer.collect_garbage(GcMode::Remove).await.unwrap();
+    let gone = old.block_by_number(BLOCKS).await;
+    assert!(matches!(gone, Err(Error::Corrupt { .. })), "{gone:?}");
+    let rpc = listen(&reader, &no_tail(), small_pages());
+    let rest = rest_of(begin(&rpc, "").await).await;
+    let whole = listen(&writer, &no_tail(), small_pages());
+    assert!(rest.is_some() && rest == rest_of(begin(&whole, "").await).await);
 }

@@ -12,7 +12,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use chronolith_archive::Error as ArchiveError;
+use chronolith_archive::{Error as ArchiveError, after_cursor};
 use chronolith_model::{BlockRange, BlockRef, Cursor, Hash32, LogFilter, Order};
 use futures::stream::try_unfold;
 use serde_json::json;
@@ -47,10 +47,13 @@ const PARAMETERS: [&str; 14] = [
     "format",
     "trailer",
 ];
-/// How often a download that has begun waits for other queries and slow readers. Each wait takes seconds.
-const BUSY_MAX: usize = 60;
+/// How often a download that has begun waits for other queries, for slow readers, for the store, and until tail and
+/// archive are one chain. Each wait takes seconds.
+const RETRIES_MAX: usize = 60;
 /// The pause before the next of these: others get their turn.
-const BUSY_PAUSE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// After how many damaged objects it ends. One may have been collected, and newer states name others.
+const DAMAGED_MAX: usize = 3;
 
 pub(crate) async fn download_logs(
     State(context): State<Context>,
@@ -60,43 +63,81 @@ pub(crate) async fn download_logs(
 ) -> Result<Response, ApiError> {
     let query = LogQuery::parse(&context, query.as_deref(), &PARAMETERS)?.for_download()?;
     let chain = context.served.find(chain(&context, &id)?.id);
-    let chain = chain.ok_or(Fault::Empty)?.clone();
-    let view = View::take(&chain).await?;
-    let range = query.scope(&context, &view).await?.range;
-    let range = range.unwrap_or(BlockRange::new(0, 0));
-    let last = last_of(&view, range).await?;
-    let cursor = match query.after {
-        Some(place) => Some(cursor_at(&view, place).await?),
-        None => query.filter.cursor,
-    };
-    drop(view);
-    let rest = match &cursor {
-        Some(cursor) => rest_from(range, cursor, query.filter.order)?,
-        None => range,
-    };
-    let mut pages = Pages {
-        filter: LogFilter {
-            cursor,
-            limit: Some(context.limits.answers.results),
-            ..query.filter.clone()
-        },
-        context,
-        chain,
+    let request = Request {
+        chain: chain.ok_or(Fault::Empty)?,
+        context: &context,
         visit: visit.map(|Extension(visit)| visit),
-        last,
-        rest,
-        window: u64::MAX,
+        query: &query,
     };
-    // Before the head of the answer, so that an error has its status.
-    let first = pages.next().await?;
-    let name = file_name(pages.chain.id, range, query.format);
-    let mut response = Download::new(pages, first, &query).into_response();
+    let begun = match request.begin(&View::take(request.chain).await?).await {
+        Err(error) => {
+            let view = View::retry(request.chain, error).await?;
+            request.begin(&view).await?
+        }
+        Ok(begun) => begun,
+    };
+    let name = file_name(request.chain.id, begun.range, query.format);
+    let mut response = Download::new(begun, &query).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, query.format.content_type());
     headers.insert(header::CONTENT_DISPOSITION, name);
     // It may be larger than the disk of a cache, and is continued by parts that no cache has.
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     Ok(response)
+}
+
+/// A request for a download.
+struct Request<'a> {
+    context: &'a Context,
+    chain: &'a Arc<ServedChain>,
+    /// Where callers have limits.
+    visit: Option<Visit>,
+    query: &'a LogQuery,
+}
+
+/// A download whose first page is read: an error after it has no status.
+struct Begun {
+    range: BlockRange,
+    first: Option<LoadedPage>,
+    pages: Pages,
+}
+
+impl Request<'_> {
+    /// Finds the blocks in a view, and reads the first page.
+    async fn begin(&self, view: &View<'_>) -> Result<Begun, ApiError> {
+        let (context, query) = (self.context, self.query);
+        let range = query.scope(context, view).await?.range;
+        let range = range.unwrap_or(BlockRange::new(0, 0));
+        let last = last_of(view, range).await?;
+        let cursor = match query.after {
+            Some(place) => Some(cursor_at(view, place).await?),
+            None => query.filter.cursor,
+        };
+        let order = query.filter.order;
+        let rest = match &cursor {
+            Some(cursor) => rest_from(range, cursor, order)?,
+            None => range,
+        };
+        let mut pages = Pages {
+            context: context.clone(),
+            chain: self.chain.clone(),
+            visit: self.visit.clone(),
+            filter: LogFilter {
+                cursor,
+                limit: Some(context.limits.answers.results),
+                ..query.filter.clone()
+            },
+            last,
+            rest,
+            window: u64::MAX,
+        };
+        let first = pages.next().await?;
+        Ok(Begun {
+            range,
+            first,
+            pages,
+        })
+    }
 }
 
 /// The last block of a range. Blocks that may still be replaced are refused: a download takes long, and is continued
@@ -139,10 +180,7 @@ fn rest_from(range: BlockRange, cursor: &Cursor, order: Order) -> Result<BlockRa
         );
         return Err(ApiError::params(message));
     }
-    Ok(match order {
-        Order::Ascending => BlockRange::new(number, range.end),
-        Order::Descending => BlockRange::new(range.start, number + 1),
-    })
+    Ok(after_cursor(&range, cursor, order))
 }
 
 /// The name under which clients save logs of these blocks.
@@ -180,12 +218,12 @@ struct LoadedPage {
 impl Pages {
     /// The logs of the next part, which may be none of them; none at the end. It ends with the first query that fits
     /// its budget: an answer begins soon, also where matching logs are rare.
-    async fn next(&mut self) -> Result<Option<LoadedPage>, ApiError> {
+    async fn next(&mut self) -> Result<Option<LoadedPage>, Fault> {
         while !self.rest.is_empty() {
             let window = self.window();
             match self.query(window).await {
                 Ok(loaded) => {
-                    self.advance(window, loaded.page.next)?;
+                    self.advance(window, loaded.page.next);
                     return Ok(Some(loaded));
                 }
                 Err(Fault::Archive(ArchiveError::TooLarge {
@@ -193,28 +231,38 @@ impl Pages {
                 })) if fits.len() < window.len() => {
                     self.window = fits.len().max(1);
                 }
-                Err(fault) => return Err(fault.into()),
+                Err(fault) => return Err(fault),
             }
         }
         Ok(None)
     }
 
-    /// As [`Self::next`], with patience: a download that has begun cannot be answered with "busy".
+    /// As [`Self::next`], with patience: a download that has begun cannot be answered with "retry".
     async fn next_when_free(&mut self) -> Result<Option<LoadedPage>, ApiError> {
         if let Some(visit) = &self.visit {
             visit.until_paid().await;
         }
-        for _ in 0..BUSY_MAX {
-            match self.next().await {
-                Err(error) if error.retry == Retry::LessBusy => {
-                    tokio::time::sleep(BUSY_PAUSE).await;
-                }
-                Err(error) if error.retry == Retry::NewerState => {
-                    self.chain.archive.refresh().await?;
-                    return self.next().await;
-                }
-                done => return done,
+        let mut damaged = 0;
+        for _ in 0..RETRIES_MAX {
+            let fault = match self.next_of_newest(damaged > 0).await {
+                Ok(loaded) => return Ok(loaded),
+                Err(fault) => fault,
+            };
+            match fault.retry() {
+                Retry::LessBusy | Retry::Later => {}
+                Retry::NewerState if damaged < DAMAGED_MAX => damaged += 1,
+                Retry::NewerState | Retry::Indexed | Retry::No => return Err(fault.into()),
             }
+            tracing::debug!(chain = self.chain.id, %fault, "download waits");
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+        Ok(self.next_of_newest(damaged > 0).await?)
+    }
+
+    /// As [`Self::next`], after a look for a newer state of the archive where the known one could not be read.
+    async fn next_of_newest(&mut self, refreshes: bool) -> Result<Option<LoadedPage>, Fault> {
+        if refreshes {
+            self.chain.archive.refresh().await?;
         }
         self.next().await
     }
@@ -258,10 +306,10 @@ impl Pages {
     }
 
     /// Continues after a page of these blocks.
-    fn advance(&mut self, window: BlockRange, next: Option<Cursor>) -> Result<(), ApiError> {
+    fn advance(&mut self, window: BlockRange, next: Option<Cursor>) {
         let order = self.filter.order;
         self.rest = match (&next, order) {
-            (Some(cursor), _) => rest_from(self.rest, cursor, order)?,
+            (Some(cursor), _) => after_cursor(&self.rest, cursor, order),
             (None, Order::Ascending) => BlockRange::new(window.end, self.rest.end),
             (None, Order::Descending) => BlockRange::new(self.rest.start, window.start),
         };
@@ -269,7 +317,6 @@ impl Pages {
             self.window = self.window.saturating_mul(2);
         }
         self.filter.cursor = next;
-        Ok(())
     }
 }
 
@@ -286,9 +333,9 @@ struct Download {
 }
 
 impl Download {
-    fn new(pages: Pages, first: Option<LoadedPage>, query: &LogQuery) -> Self {
+    fn new(begun: Begun, query: &LogQuery) -> Self {
         let mut download = Self {
-            pages,
+            pages: begun.pages,
             page: ResponseBody::default(),
             held: HeldMemory::new(MemoryReservation::default()),
             format: query.format,
@@ -300,7 +347,7 @@ impl Download {
         if !query.continues() {
             download.page.text(query.format.head());
         }
-        download.put(first);
+        download.put(begun.first);
         download
     }
 

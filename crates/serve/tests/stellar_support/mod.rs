@@ -32,6 +32,7 @@ use chronolith_stellar::{Ledger, Network, prove};
 use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// A ledger as a block, as it comes out of a source.
@@ -125,24 +126,40 @@ pub fn datasets() -> DatasetSet {
 }
 
 pub async fn archived(settings: &Settings, blocks: &[Block]) -> Archive {
-    let (meta, blobs) = (Arc::new(MemoryMeta::new()), Arc::new(MemoryBlobs::new()));
+    archived_in(&Stores::default(), settings, blocks).await
+}
+
+/// Where an archive is; clones share it.
+#[derive(Clone, Default)]
+pub struct Stores {
+    pub meta: Arc<MemoryMeta>,
+    pub blobs: Arc<MemoryBlobs>,
+}
+
+pub async fn archived_in(stores: &Stores, settings: &Settings, blocks: &[Block]) -> Archive {
+    let (meta, blobs) = (stores.meta.clone(), stores.blobs.clone());
     let opened = Archive::open_writer(meta, blobs, settings.clone(), TakeOver::NoWait);
     let archive = opened.await.unwrap();
+    ingest(&archive, blocks).await;
+    archive
+}
+
+/// Archives more blocks.
+pub async fn ingest(archive: &Archive, blocks: &[Block]) {
     for blocks in blocks.chunks(7) {
         let provenance = Provenance::default();
         let ingested = archive.ingest_finalized_blocks(blocks.to_vec(), &provenance);
         ingested.await.unwrap();
         while archive.maintain().await.unwrap() {}
     }
-    archive
 }
 
-/// A tail that stays as it is.
-struct Still(TailSnapshot);
+/// A tail that stays as it is, unless the test changes it.
+pub struct Still(pub Mutex<TailSnapshot>);
 
 impl Live for Still {
     fn tail(&self) -> TailSnapshot {
-        self.0.clone()
+        self.0.lock().clone()
     }
 
     fn source_head(&self) -> Option<u64> {
@@ -204,7 +221,7 @@ pub fn served(name: &str, network: &Network, archive: Archive, tail: TailSnapsho
         start_block: 2,
         finality: "by the source".to_owned(),
         archive,
-        live: Arc::new(Still(tail)),
+        live: Arc::new(Still(Mutex::new(tail))),
         history: Default::default(),
     }
 }
