@@ -9,6 +9,7 @@ mod log_query;
 pub(crate) mod logs;
 pub(crate) mod logs_of_chains;
 pub(crate) mod overview;
+mod pages;
 pub(crate) mod projections;
 pub(crate) mod ranges;
 pub(crate) mod times;
