@@ -129,6 +129,54 @@ async fn a_query_beyond_its_budget_is_read_in_parts() {
     }
 }
 
+/// Lines and tables did not say whether later blocks may be in the requested times, and a download ended as complete
+/// before the last of them: a block that is not final followed, and another one can come in its place.
+#[tokio::test]
+async fn a_download_by_time_ends_before_a_final_block() {
+    let blocks = blocks_of(&EvmNode::new(EvmSpec::tiny(618), BLOCKS));
+    let time = |number: usize| blocks[number].clock.timestamp;
+    let mut numbers = 130..BLOCKS as usize;
+    let last = numbers.find(|&number| time(number + 1) > time(number));
+    let (final_ones, rest) = blocks.split_at(last.unwrap() + 1);
+    let archive = archived(&settings(50_000_000), final_ones).await;
+    let live = no_tail();
+    let base = final_ones.last().unwrap().clock.block_ref();
+    let mut tail = Tail::new(usize::MAX, Some(base));
+    rest.iter()
+        .for_each(|block| tail.push(block.clone()).unwrap());
+    *live.0.lock() = tail.snapshot();
+    let rpc = listen(&archive, &live, Limits::default());
+
+    let (from, passed) = (time(5), final_ones.last().unwrap().clock.timestamp);
+    let times = format!("from={from}&to={passed}");
+    let (status, logs, end) = download(&rpc, &times).await;
+    let within = blocks
+        .iter()
+        .filter(|block| (from..passed).contains(&block.clock.timestamp));
+    assert_eq!(
+        logs.len(),
+        within.map(|block| block.logs.len()).sum::<usize>()
+    );
+    assert_eq!((status, &end["settled"]), (200, &Value::Bool(true)));
+    let (_, _, end) = download(&rpc, "").await;
+    assert_eq!(end.get("settled"), None, "by block");
+
+    let later = format!("from={from}&to={}", passed + 1);
+    let path = format!("/v1/chains/{CHAIN}/logs/download?{later}");
+    let (status, error) = rpc.get(&path).await;
+    assert_eq!((status, &error["code"]), (400, &"INVALID_FILTER".into()));
+    let message = error["detail"].to_string();
+    assert!(message.contains("final blocks reach until"), "{message}");
+
+    let page = async |format: &str| {
+        let path = format!("/v1/chains/{CHAIN}/logs?{later}&limit=5&format={format}");
+        rpc.text(&path).await.1
+    };
+    let (lines, table) = (page("ndjson").await, page("csv").await);
+    assert!(lines.ends_with(",\"settled\":true}\n"), "{lines}");
+    assert!(table.ends_with(",settled=true\n"), "{table}");
+}
+
 /// Takes back every block after this one, and puts others there.
 async fn replace(archive: &Archive, to: u64, others: &[Block]) {
     let act = "rewind".to_owned();

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use chronolith_archive::after_cursor;
+use chronolith_archive::{Pinned, after_cursor};
 use chronolith_model::{BlockRange, BlockRef, Cursor, LogFilter, Order};
 use futures::stream::try_unfold;
 use serde_json::json;
@@ -28,6 +28,7 @@ use crate::http::answer_memory::MemoryReservation;
 use crate::http::body::{HeldMemory, LogFormat, LogsAnswer, ResponseBody};
 use crate::http::caching::NO_STORE;
 use crate::http::context::Context;
+use crate::times::{Timestamp, utc};
 use crate::view::View;
 
 const PARAMETERS: [&str; 14] = [
@@ -90,6 +91,8 @@ struct Request<'a> {
 /// A download whose first page is read: an error after it has no status.
 struct Begun {
     range: BlockRange,
+    /// Where the blocks were requested by time.
+    settled: Option<bool>,
     first: Option<LoadedPage>,
     pages: Pages,
 }
@@ -98,8 +101,9 @@ impl Request<'_> {
     /// Finds the blocks in a view, and reads the first page.
     async fn begin(&self, view: &View<'_>) -> Result<Begun, ApiError> {
         let (context, query) = (self.context, self.query);
-        let range = query.scope(context, view).await?.range;
-        let range = range.unwrap_or(BlockRange::new(0, 0));
+        let scope = query.scope(context, view).await?;
+        check_passed(view, query.until())?;
+        let range = scope.range.unwrap_or(BlockRange::new(0, 0));
         let last = last_of(view, range).await?;
         let cursor = match query.after {
             Some(place) => Some(cursor_at(view, place).await?),
@@ -126,10 +130,33 @@ impl Request<'_> {
         let first = pages.next().await?;
         Ok(Begun {
             range,
+            settled: scope.settled,
             first,
             pages,
         })
     }
+}
+
+/// Times that no final block has passed are refused: a later block may be in them, or another one in the place of a
+/// block that is not final.
+fn check_passed(view: &View<'_>, until: Option<Timestamp>) -> Result<(), ApiError> {
+    let Some(until) = until else {
+        return Ok(());
+    };
+    let latest = view.archive.as_ref().and_then(Pinned::latest_timestamp);
+    let passed = latest.map(|seconds| Timestamp { seconds, nanos: 0 });
+    if passed.is_some_and(|passed| passed >= until) {
+        return Ok(());
+    }
+    let newest = latest.and_then(utc);
+    let newest = newest.map_or("no block is final yet".to_owned(), |time| {
+        format!("final blocks reach until {time}")
+    });
+    let message = format!(
+        "to: later blocks may be in these times, and only what stays as it is can be downloaded: {newest}"
+    );
+    let finalized = view.finalized_head().map(|head| head.number);
+    Err(ApiError::params(message).with(json!({ "finalized": finalized })))
 }
 
 /// The last block of a range. Blocks that may still be replaced are refused: a download takes long, and is continued
@@ -194,6 +221,7 @@ struct Download {
     held: HeldMemory,
     format: LogFormat,
     has_trailer: bool,
+    settled: Option<bool>,
     count: usize,
     has_ended: bool,
 }
@@ -206,6 +234,7 @@ impl Download {
             held: HeldMemory::new(MemoryReservation::default()),
             format: query.format,
             has_trailer: query.trailer,
+            settled: begun.settled,
             count: 0,
             has_ended: false,
         };
@@ -222,7 +251,7 @@ impl Download {
         let Some(LoadedPage { page, held }) = loaded else {
             self.has_ended = true;
             if self.has_trailer {
-                let trailer = trailer(self.format, self.count, None);
+                let trailer = trailer(self.format, self.count, None, self.settled);
                 self.page.text(trailer.as_bytes());
             }
             return;

@@ -140,6 +140,14 @@ impl LogQuery {
         }
     }
 
+    /// The time before which the blocks are; none where the last one is named.
+    pub(super) fn until(&self) -> Option<Timestamp> {
+        match self.to {
+            Some(End::Time(time)) => Some(time),
+            Some(End::Block(_)) | None => None,
+        }
+    }
+
     /// With the defaults of a download: all final blocks, as lines.
     pub(super) fn for_download(mut self) -> Result<Self, ApiError> {
         self.from.get_or_insert(End::Block(BlockTag::Earliest));

@@ -140,7 +140,10 @@ async fn written(
     }
     let cursor = page.next.as_ref().map(cursor::encode);
     let suffix = match query.trailer {
-        true => trailer(query.format, page.logs.len(), cursor.as_deref()),
+        true => {
+            let cursor = cursor.as_deref();
+            trailer(query.format, page.logs.len(), cursor, scope.settled)
+        }
         false => String::new(),
     };
     Ok(LogsAnswer {
@@ -153,17 +156,26 @@ async fn written(
 }
 
 /// The last line of a whole answer: a JSON object without the fields of a log, or a comment of CSV.
-pub(super) fn trailer(format: LogFormat, count: usize, cursor: Option<&str>) -> String {
+/// `settled` is there where the blocks were requested by time.
+pub(super) fn trailer(
+    format: LogFormat,
+    count: usize,
+    cursor: Option<&str>,
+    settled: Option<bool>,
+) -> String {
     match format {
         // It is whole where its brackets are.
         LogFormat::List => String::new(),
         LogFormat::Lines => {
             let cursor = cursor.map_or("null".to_owned(), |cursor| format!("\"{cursor}\""));
-            format!("{{\"complete\":true,\"count\":{count},\"nextCursor\":{cursor}}}\n")
+            let settled =
+                settled.map_or(String::new(), |settled| format!(",\"settled\":{settled}"));
+            format!("{{\"complete\":true,\"count\":{count},\"nextCursor\":{cursor}{settled}}}\n")
         }
         LogFormat::Csv => {
             let cursor = cursor.unwrap_or_default();
-            format!("#complete,count={count},nextCursor={cursor}\n")
+            let settled = settled.map_or(String::new(), |settled| format!(",settled={settled}"));
+            format!("#complete,count={count},nextCursor={cursor}{settled}\n")
         }
     }
 }
