@@ -17,15 +17,15 @@ use axum::response::Response;
 use chronolith_archive::{Archive, AuditEntry, Error, GcMode, Settings};
 use chronolith_finality::Tail;
 use chronolith_model::{Block, ChainId};
-use chronolith_serve::chain::ServedChain;
-use chronolith_serve::http::Limits;
+use chronolith_serve::chain::{ServedChain, ServedChains};
+use chronolith_serve::http::{Access, ApiKeys, KeyLimits, Limits, Rate};
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_sim::{Fault, FaultPlan, FaultyBlobs, Operation};
 use chronolith_stellar::Network;
 use parking_lot::Mutex;
 use serde_json::Value;
 use stellar_support::{Rpc, Still, Stores, archived, archived_in, as_evm, ingest, served};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const CHAIN: u64 = 31_337;
 const BLOCKS: u64 = 150;
@@ -287,4 +287,49 @@ async fn a_download_begins_with_the_newest_state() {
     let rest = rest_of(begin(&rpc, "").await).await;
     let whole = listen(&writer, &no_tail(), small_pages());
     assert!(rest.is_some() && rest == rest_of(begin(&whole, "").await).await);
+}
+
+/// A download took all bytes of its key as they came back: every other request of the key was refused until its end.
+#[tokio::test(start_paused = true)]
+async fn other_requests_of_a_key_pass_a_download() {
+    let bytes = Rate {
+        per_second: 20_000.0,
+        burst: 40_000.0,
+    };
+    let keys = ApiKeys {
+        anonymous: KeyLimits {
+            requests: None,
+            bytes: Some(bytes),
+        },
+        ..ApiKeys::default()
+    };
+    let blocks = blocks_of(&EvmNode::new(EvmSpec::tiny(619), BLOCKS));
+    let archive = archived(&settings(50_000_000), &blocks).await;
+    let mut rpc = listen(&archive, &no_tail(), Limits::default());
+    let whole = rest_of(begin(&rpc, "").await).await.unwrap();
+    let access = Access::new(Some(&keys), None, &ServedChains::new(Vec::new()));
+    rpc.router = access.unwrap().guard(rpc.router);
+
+    let began = Instant::now();
+    let others = async {
+        let mut refused = 0;
+        // The first ones while the download takes what is there at once.
+        for _ in 0..100 {
+            sleep(Duration::from_millis(100)).await;
+            let (status, _) = rpc.text("/v1/chains").await;
+            refused += u32::from(status != 200);
+        }
+        refused
+    };
+    let download = async {
+        let rest = rest_of(begin(&rpc, "").await).await;
+        (rest, began.elapsed().as_secs_f64())
+    };
+    let (refused, (rest, took)) = tokio::join!(others, download);
+    assert_eq!(refused, 0);
+    assert!(rest.is_some_and(|rest| rest == whole));
+    // At the rate of the key, less what the others took.
+    let paced = (whole.len() as f64 - bytes.burst) / bytes.per_second;
+    assert!(paced > 10.0, "the download is short: {paced}");
+    assert!((paced..2.0 * paced).contains(&took), "{took} of {paced}");
 }

@@ -17,7 +17,7 @@ use crate::encode::{LogWriter, base64, base64_len, size_of_log};
 use crate::http::answer_memory::MemoryReservation;
 
 /// What is sent at once.
-const CHUNK_BYTES: usize = 64 << 10;
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// Up to this a body is one buffer.
 const WHOLE_BYTES_MAX: usize = 256 << 10;
 
@@ -221,13 +221,13 @@ impl ResponseBody {
         self.own_text(answer.text);
     }
 
-    /// The next bytes of a long answer; none at the end.
-    pub(crate) fn next_part(&mut self) -> Option<Vec<u8>> {
-        self.next_chunk(CHUNK_BYTES)
+    /// Whether all of it was taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
     }
 
-    /// The next bytes to send: at least this many, or the rest.
-    fn next_chunk(&mut self, least: usize) -> Option<Vec<u8>> {
+    /// The next bytes to send: at least this many, or the rest; none at the end.
+    pub(crate) fn next_chunk(&mut self, least: usize) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(self.bytes.min(least.saturating_add(least >> 3)));
         while out.len() < least {
             match self.parts.front_mut() {

@@ -25,7 +25,7 @@ use crate::error::ApiError;
 use crate::fault::Fault;
 use crate::http::access::Visit;
 use crate::http::answer_memory::MemoryReservation;
-use crate::http::body::{HeldMemory, LogFormat, LogsAnswer, ResponseBody};
+use crate::http::body::{CHUNK_BYTES, HeldMemory, LogFormat, LogsAnswer, ResponseBody};
 use crate::http::caching::NO_STORE;
 use crate::http::context::Context;
 use crate::times::{Timestamp, utc};
@@ -47,6 +47,13 @@ const PARAMETERS: [&str; 14] = [
     "format",
     "trailer",
 ];
+/// About what a log takes as a line.
+const LOG_BYTES: usize = 600;
+/// Logs of the smallest page: each is a query.
+const PAGE_LOGS_MIN: usize = 100;
+/// How many chunks are what a caller may be sent at once: with half of it left to others, none brings it into debt.
+const CHUNKS_PER_BURST: usize = 4;
+const CHUNK_BYTES_MIN: usize = 1 << 10;
 
 pub(crate) async fn download_logs(
     State(context): State<Context>,
@@ -70,7 +77,7 @@ pub(crate) async fn download_logs(
         Ok(begun) => begun,
     };
     let name = file_name(request.chain.id, begun.range, query.format);
-    let mut response = Download::new(begun, &query).into_response();
+    let mut response = Download::new(&request, begun).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, query.format.content_type());
     headers.insert(header::CONTENT_DISPOSITION, name);
@@ -117,10 +124,9 @@ impl Request<'_> {
         let mut pages = Pages {
             context: context.clone(),
             chain: self.chain.clone(),
-            visit: self.visit.clone(),
             filter: LogFilter {
                 cursor,
-                limit: Some(context.limits.answers.results),
+                limit: Some(self.page_logs()),
                 ..query.filter.clone()
             },
             last,
@@ -134,6 +140,22 @@ impl Request<'_> {
             first,
             pages,
         })
+    }
+
+    /// Logs of a page. It takes memory until it is sent: at the rate of a caller that is about the time in which the
+    /// bytes at once come back.
+    fn page_logs(&self) -> usize {
+        let most = self.context.limits.answers.results;
+        let burst = self.visit.as_ref().and_then(Visit::byte_burst);
+        let logs = burst.map(|burst| (burst / LOG_BYTES).max(PAGE_LOGS_MIN));
+        logs.unwrap_or(most).min(most)
+    }
+
+    /// Bytes that are sent before the caller's other requests get their turn.
+    fn chunk_bytes(&self) -> usize {
+        let burst = self.visit.as_ref().and_then(Visit::byte_burst);
+        let bytes = burst.map_or(CHUNK_BYTES, |burst| burst / CHUNKS_PER_BURST);
+        bytes.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES)
     }
 }
 
@@ -216,6 +238,9 @@ pub(super) fn file_name(chain: u64, range: BlockRange, format: LogFormat) -> Hea
 /// A download on its way.
 struct Download {
     pages: Pages,
+    /// Where callers have limits.
+    visit: Option<Visit>,
+    chunk_bytes: usize,
     /// What is left of the page that is being sent.
     page: ResponseBody,
     held: HeldMemory,
@@ -227,9 +252,12 @@ struct Download {
 }
 
 impl Download {
-    fn new(begun: Begun, query: &LogQuery) -> Self {
+    fn new(request: &Request<'_>, begun: Begun) -> Self {
+        let query = request.query;
         let mut download = Self {
             pages: begun.pages,
+            visit: request.visit.clone(),
+            chunk_bytes: request.chunk_bytes(),
             page: ResponseBody::default(),
             held: HeldMemory::new(MemoryReservation::default()),
             format: query.format,
@@ -271,8 +299,14 @@ impl Download {
     async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         // The next bytes may always be there: other connections of the thread get their turn.
         tokio::task::yield_now().await;
+        if self.has_ended && self.page.is_empty() {
+            return Ok(None);
+        }
+        if let Some(visit) = &self.visit {
+            visit.until_turn().await;
+        }
         loop {
-            if let Some(chunk) = self.page.next_part() {
+            if let Some(chunk) = self.page.next_chunk(self.chunk_bytes) {
                 return Ok(Some(self.held.hold(chunk)));
             }
             if self.has_ended {

@@ -11,7 +11,6 @@ use chronolith_model::{BlockRange, BlockRef, Cursor, Hash32, LogFilter, Order};
 use crate::chain::ServedChain;
 use crate::error::ApiError;
 use crate::fault::{Fault, Retry};
-use crate::http::access::Visit;
 use crate::http::answer_memory::MemoryReservation;
 use crate::http::context::Context;
 use crate::logs::Page;
@@ -29,8 +28,6 @@ const DAMAGED_MAX: usize = 3;
 pub(super) struct Pages {
     pub(super) context: Context,
     pub(super) chain: Arc<ServedChain>,
-    /// Where callers have limits.
-    pub(super) visit: Option<Visit>,
     /// With the cursor of the last page.
     pub(super) filter: LogFilter,
     /// The last block of all that are requested, as it was at the beginning.
@@ -70,9 +67,6 @@ impl Pages {
 
     /// As [`Self::next`], with patience: a download that has begun cannot be answered with "retry".
     pub(super) async fn next_when_free(&mut self) -> Result<Option<LoadedPage>, ApiError> {
-        if let Some(visit) = &self.visit {
-            visit.until_paid().await;
-        }
         let mut damaged = 0;
         for _ in 0..RETRIES_MAX {
             let fault = match self.next_of_newest(damaged > 0).await {

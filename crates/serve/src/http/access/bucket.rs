@@ -79,6 +79,14 @@ impl Bucket {
         Err(Short::For(self.time_for(1.0 - self.level)))
     }
 
+    /// The time until at least this much is there; none where it is. At its end there is a little more: no rounding
+    /// brings the next wait.
+    pub(super) fn time_until(&mut self, level: f64, now: Instant) -> Option<Duration> {
+        self.fill(now);
+        let missing = level - self.level;
+        (missing > 0.0).then(|| self.time_for(missing + 1.0))
+    }
+
     /// What is left, and the time until it is full.
     pub(super) fn left(&mut self, now: Instant) -> (u64, Duration) {
         self.fill(now);
@@ -146,5 +154,9 @@ mod tests {
         assert_eq!(bucket.left(begin).0, 0);
         assert_eq!(bucket.any_left(begin), Err(Short::For(secs(5.0))));
         assert_eq!(bucket.any_left(begin + secs(5.0)), Ok(()));
+        let later = begin + secs(5.0);
+        assert_eq!(bucket.time_until(1.0, later), None);
+        assert_eq!(bucket.time_until(100.0, later), Some(secs(1.0)));
+        assert_eq!(bucket.time_until(100.0, later + secs(1.0)), None);
     }
 }

@@ -230,12 +230,17 @@ impl Caller {
         Ok(())
     }
 
-    /// For how long the bytes of earlier answers are owed; none where they are within the limits.
-    pub(super) fn owes(&self, now: Instant) -> Option<Duration> {
-        match self.bytes.as_ref()?.lock().any_left(now) {
-            Err(Short::For(wait)) => Some(wait),
-            Ok(()) | Err(Short::Forever) => None,
-        }
+    /// Bytes that may be sent at once; none without such a limit.
+    pub(super) fn byte_burst(&self) -> Option<f64> {
+        let bytes = self.bytes.as_ref()?;
+        Some(bytes.lock().rate().burst)
+    }
+
+    /// The time until this part of the bytes at once is back; none where it is, or without such a limit.
+    pub(super) fn bytes_back(&self, part: f64, now: Instant) -> Option<Duration> {
+        let mut bucket = self.bytes.as_ref()?.lock();
+        let level = bucket.rate().burst * part;
+        bucket.time_until(level, now)
     }
 
     /// Counts bytes that were handed to the connection.

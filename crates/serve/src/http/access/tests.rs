@@ -277,6 +277,44 @@ async fn bytes_are_counted_as_they_are_sent() {
     assert_eq!(ask(&router, unknown, &own).await.status, 404);
 }
 
+/// A download took all bytes as they came back, and every other request of its key was refused.
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_leaves_half_of_the_bytes_to_others_for_a_while() {
+    let limits = KeyLimits {
+        requests: None,
+        bytes: Some(Rate {
+            per_second: 1_000.0,
+            burst: 4_000.0,
+        }),
+    };
+    let gate = Gate::new(&keys(true, limits), Instant::now());
+    let mut headers = HeaderMap::new();
+    headers.insert("x-api-key", KEY.parse().unwrap());
+    let caller = gate.admit(&headers, Instant::now()).ok().unwrap();
+    let visit = Visit::new(Some(caller.clone()));
+    let waited = async || {
+        let began = Instant::now();
+        visit.until_turn().await;
+        began.elapsed().as_secs_f64()
+    };
+    assert_eq!(visit.byte_burst(), Some(4_000));
+    for (sent, seconds) in [(2_000, 0.0), (1_000, 1.0), (5_000, 5.0)] {
+        caller.wrote(sent, Instant::now());
+        let took = waited().await;
+        assert!((took - seconds).abs() < 0.01, "{sent}: {took}");
+    }
+    // These take all that comes back, and leave a part of what is there.
+    caller.wrote(1_000, Instant::now());
+    let others = async {
+        for _ in 0..200 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            caller.wrote(100, Instant::now());
+        }
+    };
+    let (took, ()) = tokio::join!(waited(), others);
+    assert!((took - 10.0).abs() < 0.2, "{took}");
+}
+
 /// A cache in front does not know who may have an answer.
 #[tokio::test(start_paused = true)]
 async fn shared_caches_keep_nothing_where_a_key_is_required() {

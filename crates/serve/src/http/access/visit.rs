@@ -1,6 +1,7 @@
 //! One request, from its head to the end of its answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -18,6 +19,10 @@ use crate::http::request_id::REQUEST_ID;
 const METHODS_MAX: usize = 16;
 /// Bytes of texts of a request that the log has.
 const TEXT_BYTES_MAX: usize = 256;
+/// The part of the bytes at once that a long answer leaves to the caller's other requests.
+const LEFT_TO_OTHERS: f64 = 0.5;
+/// For how long it does.
+const TURN_MAX: Duration = Duration::from_secs(10);
 
 /// What a handler tells of its request.
 #[derive(Clone)]
@@ -53,13 +58,31 @@ impl Visit {
         }
     }
 
-    /// Waits until the bytes that were sent to the caller are within its limits: an answer of any size is sent at the
-    /// rate of its caller, and not at the cost of all later requests.
-    pub(crate) async fn until_paid(&self) {
+    /// Bytes that the caller may be sent at once; none without such a limit.
+    pub(crate) fn byte_burst(&self) -> Option<usize> {
+        let burst = self.0.caller.as_ref()?.byte_burst()?;
+        Some(burst as usize)
+    }
+
+    /// Waits until the next part of a long answer may be sent. It is sent at the rate of its caller, and leaves a part of
+    /// the bytes at once to the caller's other requests. Where these take all that comes back, it waits for
+    /// [`TURN_MAX`], and then until nothing is owed.
+    pub(crate) async fn until_turn(&self) {
         let Some(caller) = &self.0.caller else {
             return;
         };
-        while let Some(wait) = caller.owes(Instant::now()) {
+        let patience = Instant::now() + TURN_MAX;
+        loop {
+            let now = Instant::now();
+            let left = patience.saturating_duration_since(now);
+            let wait = match left.is_zero() {
+                false => caller.bytes_back(LEFT_TO_OTHERS, now),
+                true => caller.bytes_back(0.0, now),
+            };
+            let Some(wait) = wait else {
+                return;
+            };
+            let wait = if left.is_zero() { wait } else { wait.min(left) };
             tokio::time::sleep(wait).await;
         }
     }
