@@ -3,6 +3,7 @@
 //! Each chain is answered by itself: with a page, or with an error that leaves the other chains as they are. The
 //! answer can never change where the page of every chain cannot: an error may be a page tomorrow.
 
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
@@ -16,6 +17,7 @@ use super::logs::{FoundPage, find};
 use super::{chain, final_answers};
 use crate::encode::field;
 use crate::error::{ApiError, Limit};
+use crate::http::access::Visit;
 use crate::http::body::ResponseBody;
 use crate::http::caching::Tag;
 use crate::http::context::Context;
@@ -56,9 +58,13 @@ pub(crate) async fn get_logs(
     State(context): State<Context>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
+    visit: Option<Extension<Visit>>,
 ) -> Result<Response, ApiError> {
     let query = LogQuery::parse(&context, query.as_deref(), &PARAMETERS)?;
     check_chains(&context, &query)?;
+    if let Some(Extension(visit)) = visit {
+        visit.count_calls(query.chains.len())?;
+    }
     let deadline = Instant::now() + context.limits.timeout;
     if headers.contains_key(header::IF_NONE_MATCH) {
         let known = timeout_at(deadline, known_tag(&context, &query, &headers)).await;

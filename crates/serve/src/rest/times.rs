@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
+use axum::{Extension, Json};
 use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{PathParams, chain, parameters};
 use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode, excerpt};
+use crate::http::access::Visit;
 use crate::http::context::Context;
 use crate::names::Hash;
 use crate::problem::FailedItem;
@@ -171,6 +172,7 @@ impl ChainName {
 
 pub(crate) async fn many(
     State(context): State<Context>,
+    visit: Option<Extension<Visit>>,
     body: Body,
 ) -> Result<Json<TimeResults>, ApiError> {
     let body = context.read(body).await?;
@@ -181,6 +183,9 @@ pub(crate) async fn many(
     if many.items.len() > max {
         let message = format!("{} items, at most {max} are allowed", many.items.len());
         return Err(ApiError::new(ErrorCode::TooManyItems, message));
+    }
+    if let Some(Extension(visit)) = visit {
+        visit.count_calls(many.items.len())?;
     }
     let mut results = Vec::with_capacity(many.items.len());
     for items in many.items.chunks(LOOKUPS_AT_ONCE) {

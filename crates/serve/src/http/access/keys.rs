@@ -46,7 +46,7 @@ pub struct ApiKey {
 /// What a caller may use; none for no limit.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct KeyLimits {
-    /// Requests, each call of a batch as one.
+    /// Requests; each call of a batch is one, each time of a lookup, and each chain of a query.
     pub requests: Option<Rate>,
     /// Bytes of answers as they are sent.
     pub bytes: Option<Rate>,
@@ -274,7 +274,7 @@ fn over(what: &'static str, rate: Rate, short: Short) -> ApiError {
         }
         Short::Forever => {
             let message = format!(
-                "the batch has more calls than the {burst} that this key may make at once: send smaller batches"
+                "the request has more calls, times or chains than the {burst} that this key may request at once: send smaller batches"
             );
             ApiError::new(ErrorCode::TooLarge, message)
         }

@@ -399,6 +399,52 @@ async fn each_call_of_a_batch_is_a_request() {
     assert!(message.contains("send smaller batches"), "{message}");
 }
 
+/// A thousand times in one lookup and 32 chains in one query used to be a request each.
+#[tokio::test(start_paused = true)]
+async fn each_time_of_a_lookup_and_each_chain_of_a_query_is_a_request() {
+    let limits = KeyLimits {
+        requests: Some(Rate {
+            per_second: 1.0,
+            burst: 10.0,
+        }),
+        bytes: None,
+    };
+    let own = [("x-api-key", KEY)];
+    let item = r#"{"chainId":1,"time":0,"direction":"after"}"#;
+    let items = |count: usize| format!(r#"{{"items":[{}]}}"#, vec![item; count].join(","));
+    let chains = |count: usize| {
+        let ids: Vec<String> = (1..=count).map(|id| id.to_string()).collect();
+        format!("/v1/logs?chains={}", ids.join(","))
+    };
+    let router = guarded(&keys(true, limits), None);
+    for (count, status, left) in [
+        (6, 200, 4),
+        (5, 429, 4),
+        (0, 200, 3),
+        (11, 413, 3),
+        (3, 200, 0),
+    ] {
+        let request = ("POST", "/v1/blocks/by-time");
+        let answer = ask_with(&router, request, &own, &items(count)).await;
+        assert_eq!(answer.status, status, "{count}: {}", answer.body);
+        let expected = format!("\"requests\";r={left};");
+        assert!(answer.header("ratelimit").starts_with(&expected), "{count}");
+    }
+    let router = guarded(&keys(true, limits), None);
+    for (count, status, left) in [
+        (6, 200, 4),
+        (5, 429, 4),
+        (1, 200, 3),
+        (11, 413, 3),
+        (3, 200, 0),
+    ] {
+        let answer = ask(&router, ("GET", &chains(count)), &own).await;
+        assert_eq!(answer.status, status, "{count}: {}", answer.body);
+        let expected = format!("\"requests\";r={left};");
+        assert!(answer.header("ratelimit").starts_with(&expected), "{count}");
+    }
+}
+
 /// Takes what is written.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);

@@ -47,7 +47,8 @@ impl Visit {
         Self(Arc::new(Inner { caller, calls }))
     }
 
-    /// Counts the calls of a batch: the request itself was counted as one.
+    /// Counts the calls of a batch, the items of a lookup, or the chains of a query: each is as much work as a request of
+    /// its own. The request itself was counted as one.
     ///
     /// # Errors
     /// The caller may not make so many.
