@@ -22,7 +22,7 @@ pub struct AnswerLimits {
 pub struct Limits {
     /// Logs and their bytes in one answer.
     pub answers: AnswerLimits,
-    /// Bytes of all answers of a batch.
+    /// Bytes of all answers of a batch, or of all pages of a query for several chains.
     pub answer_bytes: usize,
     /// Bytes of a request.
     pub body_bytes: usize,

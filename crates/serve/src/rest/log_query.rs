@@ -148,11 +148,16 @@ impl LogQuery {
         }
     }
 
+    /// Whether a parameter was given.
+    pub(super) fn has(&self, parameter: &str) -> bool {
+        self.given.iter().any(|(name, _)| name == parameter)
+    }
+
     /// With the defaults of a download: all final blocks, as lines.
     pub(super) fn for_download(mut self) -> Result<Self, ApiError> {
         self.from.get_or_insert(End::Block(BlockTag::Earliest));
         self.to.get_or_insert(End::Block(BlockTag::Finalized));
-        if !self.given.iter().any(|(name, _)| name == "format") {
+        if !self.has("format") {
             self.format = LogFormat::Lines;
         }
         if self.format == LogFormat::List {

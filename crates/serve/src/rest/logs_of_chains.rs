@@ -60,8 +60,8 @@ pub(crate) async fn get_logs(
     headers: HeaderMap,
     visit: Option<Extension<Visit>>,
 ) -> Result<Response, ApiError> {
-    let query = LogQuery::parse(&context, query.as_deref(), &PARAMETERS)?;
-    check_chains(&context, &query)?;
+    let mut query = LogQuery::parse(&context, query.as_deref(), &PARAMETERS)?;
+    query.filter.limit = Some(limit_of_each(&context, &query)?);
     if let Some(Extension(visit)) = visit {
         visit.count_calls(query.chains.len())?;
     }
@@ -83,15 +83,24 @@ pub(crate) async fn get_logs(
     let mut body = ResponseBody::default();
     body.text(b"{\"results\":[");
     let mut tags = Vec::with_capacity(query.chains.len());
+    let mut bytes = 0;
     while let Some((id, page)) = pages.next().await {
-        if !tags.is_empty() {
-            body.text(b",");
+        bytes += page.as_ref().map_or(0, |page| page.page.answer.size());
+        // One page is always sent, whatever it takes.
+        let is_first = tags.is_empty();
+        if !is_first && bytes > context.limits.answer_bytes {
+            break;
         }
         tags.push(page.as_ref().ok().and_then(|page| page.tag.clone()));
-        write(&mut body, &id, page);
+        write(&mut body, (&id, is_first), page);
+    }
+    // The others are not read.
+    drop(pages);
+    for id in query.chains.iter().skip(tags.len()) {
+        tags.push(None);
+        write(&mut body, (id, false), Err(too_large(&context)));
     }
     body.text(b"]}");
-    drop(pages);
     let mut response = body.into_response();
     if let Some(tags) = tags.into_iter().collect::<Option<Vec<Tag>>>() {
         Tag::of_all(&tags).put(&mut response);
@@ -109,8 +118,17 @@ async fn known_tag(context: &Context, query: &LogQuery, headers: &HeaderMap) -> 
     Some(Tag::of_all(&tags)).filter(|tag| tag.is_known(headers))
 }
 
-/// All pages together have at most as many logs as one answer may have.
-fn check_chains(context: &Context, query: &LogQuery) -> Result<(), ApiError> {
+/// The pages before this one are as large as an answer may be.
+fn too_large(context: &Context) -> ApiError {
+    let limit = context.limits.answer_bytes as u64;
+    let message = format!(
+        "the pages of the chains exceed max response bytes {limit}: request this chain again, with those after it"
+    );
+    ApiError::over(Limit::ResponseBytes, limit, message)
+}
+
+/// The logs of each chain: all pages together have at most as many as one answer may have.
+fn limit_of_each(context: &Context, query: &LogQuery) -> Result<usize, ApiError> {
     let bad = |message: String| Err(ApiError::params(message));
     let (chains, count) = (&query.chains, query.chains.len());
     if count == 0 || chains.iter().any(String::is_empty) {
@@ -129,12 +147,13 @@ fn check_chains(context: &Context, query: &LogQuery) -> Result<(), ApiError> {
         rest = others;
     }
     let max = (context.limits.answers.results / count).max(1);
-    match query.filter.limit {
-        Some(limit) if limit > max => bad(format!(
+    let limit = query.filter.limit.unwrap_or(max);
+    if limit > max && query.has("limit") {
+        return bad(format!(
             "limit: it is of each chain, want at most {max} for {count} chains"
-        )),
-        _ => Ok(()),
+        ));
     }
+    Ok(limit.min(max))
 }
 
 async fn page_of(
@@ -171,7 +190,14 @@ async fn page_in(
     })
 }
 
-fn write(body: &mut ResponseBody, id: &str, page: Result<ChainPage, ApiError>) {
+fn write(
+    body: &mut ResponseBody,
+    (id, is_first): (&str, bool),
+    page: Result<ChainPage, ApiError>,
+) {
+    if !is_first {
+        body.text(b",");
+    }
     match page {
         Ok(ChainPage { id, page, .. }) => {
             let FoundPage {
