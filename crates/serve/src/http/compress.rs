@@ -1,8 +1,11 @@
 //! Compression of answers, at the fastest level and on other threads than those of the connections: a page of
 //! ten thousand logs takes as long to compress as thousands of small answers take in all.
+//!
+//! An answer that pauses, as a download may, is sent as far as it came.
 
 use std::io::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -12,6 +15,7 @@ use flate2::write::GzEncoder;
 use futures::StreamExt as _;
 use futures::stream::try_unfold;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
 use zstd::stream::write::Encoder as ZstdEncoder;
 
 use super::body::HeldMemory;
@@ -24,6 +28,8 @@ const HERE_BYTES_MAX: usize = 16 << 10;
 /// Answers that are compressed at the same time: an encoder takes up to 2 MiB. Others are sent as they are.
 pub(super) const STREAMS_MAX: usize = 16;
 const ZSTD_LEVEL: i32 = 1;
+/// For how long an encoder keeps bytes to which no others come: up to 128 KiB, which are many lines.
+const FLUSH_AFTER: Duration = Duration::from_secs(1);
 
 /// Compresses answers.
 #[derive(Clone)]
@@ -100,6 +106,20 @@ impl Encoder {
         })
     }
 
+    /// Returns what comes out of all bytes so far.
+    fn flush(&mut self) -> std::io::Result<Vec<u8>> {
+        Ok(match self {
+            Self::Gzip(encoder) => {
+                encoder.flush()?;
+                std::mem::take(encoder.get_mut())
+            }
+            Self::Zstd(encoder) => {
+                encoder.flush()?;
+                std::mem::take(encoder.get_mut())
+            }
+        })
+    }
+
     fn finish(self) -> std::io::Result<Vec<u8>> {
         match self {
             Self::Gzip(encoder) => encoder.finish(),
@@ -112,6 +132,8 @@ impl Encoder {
 struct Stream {
     body: axum::body::BodyDataStream,
     encoder: Encoder,
+    /// Since when the encoder may have bytes that were not sent.
+    keeps: Option<Instant>,
     heavy: HeavyWork,
     held: Option<HeldMemory>,
     _stream: OwnedSemaphorePermit,
@@ -154,6 +176,7 @@ impl Compressor {
         let stream = Stream {
             body: body.into_data_stream(),
             encoder,
+            keeps: None,
             heavy: self.heavy.clone(),
             held: parts.extensions.get().cloned(),
             _stream: stream,
@@ -192,27 +215,58 @@ impl Stream {
     /// The next compressed bytes, and the rest.
     async fn next(mut self) -> Result<Option<(Bytes, Option<Self>)>, axum::Error> {
         loop {
-            let Some(chunk) = self.body.next().await else {
-                let (held, encoder) = (self.held, self.encoder);
-                let out = self.heavy.compute(|| encoder.finish()).await;
-                return Ok(Some((hold(held.as_ref(), done(out)?), None)));
+            let next = self.body.next();
+            let next = match self.keeps {
+                Some(since) => timeout_at(since + FLUSH_AFTER, next).await.ok(),
+                None => Some(next.await),
             };
-            let chunk = chunk?;
-            let out = if chunk.len() <= HERE_BYTES_MAX {
-                done(Some(self.encoder.write(&chunk)))?
-            } else {
-                let mut encoder = self.encoder;
-                let work = move || (encoder.write(&chunk), encoder);
-                let Some((out, encoder)) = self.heavy.compute(work).await else {
-                    return Err(panicked());
-                };
-                self.encoder = encoder;
-                done(Some(out))?
+            let out = match next {
+                Some(None) => {
+                    let (held, encoder) = (self.held, self.encoder);
+                    let out = self.heavy.compute(|| encoder.finish()).await;
+                    return Ok(Some((hold(held.as_ref(), done(out)?), None)));
+                }
+                Some(Some(chunk)) => {
+                    let out;
+                    (out, self) = self.write(chunk?).await?;
+                    let since = self.keeps.filter(|_| out.is_empty());
+                    self.keeps = since.or_else(|| Some(Instant::now()));
+                    out
+                }
+                None => {
+                    let out;
+                    (out, self) = self.compute(Encoder::flush).await?;
+                    self.keeps = None;
+                    out
+                }
             };
             if !out.is_empty() {
                 return Ok(Some((hold(self.held.as_ref(), out), Some(self))));
             }
         }
+    }
+
+    /// Takes bytes in; returns what comes out.
+    async fn write(mut self, bytes: Bytes) -> Result<(Vec<u8>, Self), axum::Error> {
+        if bytes.len() > HERE_BYTES_MAX {
+            return self.compute(move |encoder| encoder.write(&bytes)).await;
+        }
+        let out = done(Some(self.encoder.write(&bytes)))?;
+        Ok((out, self))
+    }
+
+    /// Lets the encoder work on the other threads.
+    async fn compute(
+        mut self,
+        work: impl FnOnce(&mut Encoder) -> std::io::Result<Vec<u8>> + Send + 'static,
+    ) -> Result<(Vec<u8>, Self), axum::Error> {
+        let mut encoder = self.encoder;
+        let worked = self.heavy.compute(move || (work(&mut encoder), encoder));
+        let Some((out, encoder)) = worked.await else {
+            return Err(panicked());
+        };
+        self.encoder = encoder;
+        Ok((done(Some(out))?, self))
     }
 }
 
@@ -292,6 +346,45 @@ mod tests {
                 }
                 assert!(restored == text, "{bytes} {coding:?}");
             }
+        }
+    }
+
+    /// What bytes restore that are not the end.
+    fn restored(coding: Coding, packed: &[u8]) -> Vec<u8> {
+        let mut restored = Vec::new();
+        // They end before the answer does, which is an error after all that came.
+        let _ = match coding {
+            Coding::Gzip => flate2::read::GzDecoder::new(packed).read_to_end(&mut restored),
+            Coding::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(packed).unwrap();
+                decoder.read_to_end(&mut restored)
+            }
+        };
+        restored
+    }
+
+    /// Rows stayed in the encoder until 128 KiB of them had come: a download of rare logs showed nothing for minutes.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_pauses_is_sent_as_far_as_it_came() {
+        let compressor = Compressor::new(HeavyWork::here());
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            let rows = ["a row\n", "and another\n"].map(Ok::<_, std::io::Error>);
+            let rows = futures::stream::iter(rows).chain(futures::stream::pending());
+            let answer = Body::from_stream(rows).into_response();
+            let packed = compressor.apply(answer, Some(coding));
+            let mut body = packed.into_body().into_data_stream();
+            let (began, mut bytes) = (Instant::now(), Vec::new());
+            let more = Duration::from_secs(60);
+            while restored(coding, &bytes) != b"a row\nand another\n" {
+                let chunk = tokio::time::timeout(more, body.next()).await;
+                let chunk = chunk.expect("the rows stay in the encoder");
+                bytes.extend_from_slice(&chunk.unwrap().unwrap());
+            }
+            let took = began.elapsed();
+            assert!(took <= 2 * FLUSH_AFTER, "{coding:?}: {took:?}");
+            // Nothing else is sent while nothing comes.
+            let idle = tokio::time::timeout(more, body.next()).await;
+            assert!(idle.is_err(), "{coding:?}");
         }
     }
 
