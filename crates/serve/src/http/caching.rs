@@ -52,7 +52,7 @@ impl Tag {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
-        Self(named(b"W/\"", hasher.finalize()))
+        Self(named(hasher.finalize()))
     }
 
     /// The tag of an answer that is made of those with these tags.
@@ -140,7 +140,7 @@ async fn tagged(response: Response) -> Response {
         let message = "the answer failed before its end: retry";
         return ApiError::new(ErrorCode::Internal, message).into_response();
     };
-    let tag = named(b"\"", blake3::hash(&bytes));
+    let tag = named(blake3::hash(&bytes));
     parts.headers.insert(header::ETAG, tag);
     Response::from_parts(parts, Body::from(bytes))
 }
@@ -154,11 +154,12 @@ fn not_modified(response: Response) -> Response {
     Response::from_parts(parts, Body::empty())
 }
 
-fn named(open: &[u8], hash: blake3::Hash) -> HeaderValue {
+/// All tags are weak: an answer has the same one in every coding, and a 304 has that of the answer that it confirms.
+fn named(hash: blake3::Hash) -> HeaderValue {
     let digits = hash.to_hex();
     let digits = digits.as_bytes().get(..32).unwrap_or_default();
-    let text = [open, digits, b"\""].concat();
-    HeaderValue::from_bytes(&text).expect("it is quotes and hex digits")
+    let text = [&b"W/\""[..], digits, b"\""].concat();
+    HeaderValue::from_bytes(&text).expect("it is letters, quotes and hex digits")
 }
 
 /// Whether a list of `If-None-Match` names a tag. Weak and strong ones count as the same.
@@ -206,10 +207,10 @@ mod tests {
         assert_eq!(text(&headers, header::CACHE_CONTROL), "no-cache");
         assert_eq!(text(&headers, header::VARY), "accept-encoding");
         let tag = text(&headers, header::ETAG);
-        assert!(tag.starts_with('"') && tag.len() == 34, "{tag}");
+        assert!(tag.starts_with("W/\"") && tag.len() == 36, "{tag}");
         for known in [
             tag.clone(),
-            format!("W/{tag}"),
+            tag.replace("W/", ""),
             format!("\"other\", {tag}"),
             "*".to_owned(),
         ] {

@@ -169,10 +169,6 @@ impl Compressor {
         parts
             .headers
             .insert(header::CONTENT_ENCODING, coding.name());
-        // The compressed bytes are others than those that the tag names.
-        if let Some(tag) = parts.headers.remove(header::ETAG) {
-            parts.headers.insert(header::ETAG, weak(tag));
-        }
         let stream = Stream {
             body: body.into_data_stream(),
             encoder,
@@ -189,15 +185,6 @@ impl Compressor {
         });
         Response::from_parts(parts, Body::from_stream(chunks))
     }
-}
-
-/// A tag of the same content in another encoding.
-fn weak(tag: HeaderValue) -> HeaderValue {
-    if tag.as_bytes().starts_with(b"W/") {
-        return tag;
-    }
-    let text = [b"W/", tag.as_bytes()].concat();
-    HeaderValue::from_bytes(&text).unwrap_or(tag)
 }
 
 /// Whether compression saves anything.

@@ -143,6 +143,9 @@ fn cross_origin() -> CorsLayer {
 mod tests {
     use std::collections::BTreeSet;
 
+    use axum::body::Body;
+    use axum::http::Request;
+    use hyper_util::service::TowerToHyperService;
     use serde_json::Value;
 
     use super::*;
@@ -482,6 +485,34 @@ mod tests {
         let answer = send(router(NoChains), &call).await;
         assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
         assert!(answer.contains("-32000"), "{answer}");
+    }
+
+    /// A 304 had a strong tag where the compressed answer that it confirms has a weak one.
+    #[tokio::test]
+    async fn a_304_has_the_tag_of_the_answer_that_it_confirms() {
+        use hyper::service::Service as _;
+        let service = TowerToHyperService::new(router(NoChains));
+        let ask = async |coding: &str, known: &str| {
+            let request = Request::get("/openapi.json")
+                .header(header::ACCEPT_ENCODING, coding)
+                .header(header::IF_NONE_MATCH, known);
+            let request = request.body(Body::empty()).unwrap();
+            let answer = service.call(request).await.unwrap();
+            let value = |name: HeaderName| {
+                let value = answer.headers().get(name);
+                value.map_or("", |value| value.to_str().unwrap()).to_owned()
+            };
+            let (tag, used) = (value(header::ETAG), value(header::CONTENT_ENCODING));
+            (answer.status().as_u16(), tag, used)
+        };
+        let (_, plain, _) = ask("identity", "\"unknown\"").await;
+        for coding in ["identity", "gzip", "zstd"] {
+            let (status, tag, used) = ask(coding, "\"unknown\"").await;
+            assert_eq!((status, &tag), (200, &plain), "{coding}");
+            assert_eq!(used == coding, coding != "identity");
+            let (status, confirmed, _) = ask(coding, &tag).await;
+            assert_eq!((status, confirmed), (304, tag), "{coding}");
+        }
     }
 
     #[tokio::test]
