@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
 use crate::error::{ApiError, ErrorCode};
+use crate::rest::logs::NEXT_CURSOR;
 
 /// Answers up to this get a tag of their bytes, unless they have one. Hashing them takes 0.2 ms at most.
 const HASHED_BYTES_MAX: u64 = 512 << 10;
@@ -127,7 +128,8 @@ impl Conditions {
     }
 }
 
-/// The answer with a tag of its bytes, where it has none and its bytes are there.
+/// The answer with a tag of its bytes, where it has none and its bytes are there. Where the next page begins is a part
+/// of it: rows without a last line have that in a header alone.
 async fn tagged(response: Response) -> Response {
     let bytes = response.body().size_hint().exact();
     let has_bytes = bytes.is_some_and(|bytes| (1..=HASHED_BYTES_MAX).contains(&bytes));
@@ -140,8 +142,12 @@ async fn tagged(response: Response) -> Response {
         let message = "the answer failed before its end: retry";
         return ApiError::new(ErrorCode::Internal, message).into_response();
     };
-    let tag = named(blake3::hash(&bytes));
-    parts.headers.insert(header::ETAG, tag);
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&bytes);
+    if let Some(cursor) = parts.headers.get(NEXT_CURSOR) {
+        hasher.update(cursor.as_bytes());
+    }
+    parts.headers.insert(header::ETAG, named(hasher.finalize()));
     Response::from_parts(parts, Body::from(bytes))
 }
 
@@ -222,6 +228,24 @@ mod tests {
         }
         let (status, ..) = applied(Method::GET, &tag, "another one".into_response()).await;
         assert_eq!(status, StatusCode::OK);
+    }
+
+    /// The same rows with another cursor, or with none any more, were confirmed: the client had the old cursor.
+    #[tokio::test]
+    async fn the_cursor_is_a_part_of_a_page() {
+        let page = |cursor: Option<&'static str>| {
+            let mut response = "rows\n".into_response();
+            let cursor = cursor.map(|cursor| (NEXT_CURSOR, HeaderValue::from_static(cursor)));
+            response.headers_mut().extend(cursor);
+            response
+        };
+        let (_, headers, _) = applied(Method::GET, "", page(Some("5-0-aa"))).await;
+        let known = text(&headers, header::ETAG);
+        for (cursor, status) in [(Some("5-0-aa"), 304), (Some("6-0-bb"), 200), (None, 200)] {
+            let (got, headers, _) = applied(Method::GET, &known, page(cursor)).await;
+            assert_eq!(got, status, "{cursor:?}");
+            assert_eq!(text(&headers, header::ETAG) == known, status == 304);
+        }
     }
 
     #[tokio::test]
