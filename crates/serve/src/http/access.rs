@@ -120,9 +120,11 @@ async fn guard(State(Access(access)): State<Access>, mut request: Request, next:
     finish(&access, response, seen)
 }
 
-/// The answer with what its caller has left, counted while it is sent, and logged at its end.
+/// The answer with what its caller has left, counted while it is sent, and logged at its end. An answer that shared
+/// caches keep goes to other callers too: what one of them has left does not concern the others.
 fn finish(access: &Inner, mut response: Response, mut seen: Seen) -> Response {
-    if let Some(caller) = &seen.caller {
+    let is_public = caching::is_public(response.headers());
+    if let Some(caller) = seen.caller.as_ref().filter(|_| !is_public) {
         caller.show(response.headers_mut(), Instant::now());
     }
     seen.answered(&response, &access.served);

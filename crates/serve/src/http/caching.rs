@@ -35,6 +35,11 @@ pub(crate) fn keep_from_shared(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, private);
 }
 
+/// Whether caches that several clients share may keep an answer without asking again.
+pub(crate) fn is_public(headers: &HeaderMap) -> bool {
+    headers.get(header::CACHE_CONTROL) == Some(&FOR_EVER)
+}
+
 /// Marks an answer whose content can never change: everything in it is about blocks that are final, it names them by
 /// number or hash and not by a tag such as `latest`, and blocks that are archived later cannot add to it.
 #[derive(Clone, Copy, Debug)]

@@ -331,6 +331,33 @@ async fn shared_caches_keep_nothing_where_a_key_is_required() {
     }
 }
 
+/// What one caller has left went into the caches that answer all others.
+#[tokio::test(start_paused = true)]
+async fn answers_of_shared_caches_do_not_show_what_one_caller_has_left() {
+    let rate = Rate {
+        per_second: 1.0,
+        burst: 10.0,
+    };
+    let limits = KeyLimits {
+        requests: Some(rate),
+        bytes: None,
+    };
+    let own = [("x-api-key", KEY)];
+    let kept = "max-age=31536000, immutable";
+    for (required, control, policy) in [
+        (false, format!("public, {kept}"), ""),
+        (true, format!("private, {kept}"), "\"requests\";q=10;w=10"),
+    ] {
+        let router = counting(&keys(required, limits), None);
+        let answer = ask(&router, ("GET", "/v1/kept"), &own).await;
+        assert_eq!(answer.header("cache-control"), control);
+        assert_eq!(answer.header("ratelimit-policy"), policy, "{control}");
+        assert_eq!(answer.header("ratelimit").is_empty(), policy.is_empty());
+        let other = ask(&router, ("GET", "/v1/big"), &own).await;
+        assert!(other.header("ratelimit").starts_with("\"requests\";r=8;"));
+    }
+}
+
 /// A router whose calls are counted as the handlers of JSON-RPC do.
 fn counting(keys: &ApiKeys, log: Option<AccessLog>) -> Router {
     async fn answer(visit: Option<axum::Extension<Visit>>, body: String) -> Response {
@@ -348,10 +375,12 @@ fn counting(keys: &ApiKeys, log: Option<AccessLog>) -> Router {
         }
         vec![b'x'; 100].into_response()
     }
+    let kept = [(header::CACHE_CONTROL, "public, max-age=31536000, immutable")];
     let served = ServedChains::new(Vec::new());
     let access = Access::new(Some(keys), log, &served).unwrap();
     let router = Router::new()
         .route("/{chainId}", post(answer))
+        .route("/v1/kept", get(move || async move { (kept, "logs") }))
         .route("/v1/big", get(|| async { vec![b'y'; 100_000] }));
     access.guard(router)
 }
