@@ -19,6 +19,7 @@ use crate::read::hashes::{self, TxLocation};
 use crate::read::lookup::{self, BlockTime, TimeSide};
 use crate::read::matcher::TermIds;
 use crate::read::objects::Objects;
+use crate::read::origin;
 use crate::read::payload;
 use crate::read::query::{self, AnswerMemory, LogPage, Uncounted};
 use crate::settings::Settings;
@@ -63,7 +64,8 @@ impl Pinned {
         last.reached.last().copied()
     }
 
-    /// The last acts of operators, the newest last: only these change what was published.
+    /// The last acts of operators, the newest last. Beside them only fills change what is answered: see
+    /// [`Self::origin`].
     #[must_use]
     pub fn audit(&self) -> &[AuditEntry] {
         &self.snapshot.state.audit
@@ -149,6 +151,15 @@ impl Pinned {
         };
         let proof = self.snapshot.proof_of(number, &listed)?;
         Some(self.settings.profile.reads(proof).txs())
+    }
+
+    /// Names the copies of a range's blocks from which a filter's logs are read. It changes with every fill that may change
+    /// them, which [`Self::audit`] does not have, and with no merge. No object is read.
+    ///
+    /// # Errors
+    /// `NotCovered` where any block of the range is missing.
+    pub fn origin(&self, range: &BlockRange, filter: &LogFilter) -> Result<Hash32> {
+        origin::origin(&self.snapshot, range, filter)
     }
 
     /// The logs that a filter wants.

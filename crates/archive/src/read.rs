@@ -7,6 +7,7 @@ pub(crate) mod hashes;
 pub(crate) mod lookup;
 pub(crate) mod matcher;
 pub(crate) mod objects;
+pub(crate) mod origin;
 pub(crate) mod payload;
 pub(crate) mod postings;
 pub(crate) mod query;

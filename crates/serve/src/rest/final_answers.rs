@@ -5,8 +5,8 @@
 //! cannot add to it: where one was missing, it would have been an error. Acts of operators (rewind, repair, prune)
 //! can change it, and change its tag.
 //!
-//! An answer about logs says of the newest final block and of the level what was true when it was made; both only
-//! rise. A block or a transaction can be read in another form later, without such an act: a backfill for more datasets
+//! An answer about logs says of the newest final block what was true when it was made, which only rises. Its tag changes
+//! with fills too: blocks that are proven further, or with other datasets, may have other logs. A block or a transaction can be read in another form later, without such an act: a backfill for more datasets
 //! fetches its block again, perhaps from another endpoint, which sends other fields that no hash covers, and
 //! transactions with or without `blockTimestamp`. So these answers are immutable in the cases of [`lasts`] only.
 
@@ -34,17 +34,21 @@ pub(super) enum Said {
 
 /// The tag of the answer to a request about logs of these blocks; none where it may change.
 pub(super) async fn tag(view: &View<'_>, query: &LogQuery, route: &str) -> Option<Tag> {
-    let last = query.numbers()?.1;
+    let (first, last) = query.numbers()?;
     if !view.is_final(last) {
         return None;
     }
+    let archive = view.archive.as_ref()?;
+    let range = BlockRange::new(first, last.saturating_add(1));
     // Where it cannot be read, the query reports that.
     let last = view.clock(last).await.ok()??;
+    let origin = archive.origin(&range, &query.filter).ok()?;
     Some(Tag::of(&[
         route.as_bytes(),
         &view.chain.id.to_le_bytes(),
         query.text().as_bytes(),
         &last.hash.0,
+        &origin.0,
         acts(view).as_bytes(),
     ]))
 }
