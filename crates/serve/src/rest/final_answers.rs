@@ -6,7 +6,9 @@
 //! can change it, and change its tag.
 //!
 //! An answer about logs says of the newest final block what was true when it was made, which only rises. Its tag changes
-//! with fills too: blocks that are proven further, or with other datasets, may have other logs. A block or a transaction can be read in another form later, without such an act: a backfill for more datasets
+//! with fills too: blocks that are proven further, or with other datasets, may have other logs.
+//!
+//! A block or a transaction can be read in another form later, without such an act: a backfill for more datasets
 //! fetches its block again, perhaps from another endpoint, which sends other fields that no hash covers, and
 //! transactions with or without `blockTimestamp`. So these answers are immutable in the cases of [`lasts`] only.
 

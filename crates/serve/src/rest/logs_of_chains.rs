@@ -190,11 +190,7 @@ async fn page_in(
     })
 }
 
-fn write(
-    body: &mut ResponseBody,
-    (id, is_first): (&str, bool),
-    page: Result<ChainPage, ApiError>,
-) {
+fn write(body: &mut ResponseBody, (id, is_first): (&str, bool), page: Result<ChainPage, ApiError>) {
     if !is_first {
         body.text(b",");
     }
