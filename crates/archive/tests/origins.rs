@@ -50,7 +50,8 @@ fn few() -> Settings {
 
 async fn ingest(archive: &Archive, blocks: &[Block]) {
     for blocks in blocks.chunks(3) {
-        let ingested = archive.ingest_finalized_blocks(blocks.to_vec(), &Provenance::default());
+        let provenance = Provenance::default();
+        let ingested = archive.ingest_finalized_blocks(blocks.to_vec(), &provenance);
         ingested.await.unwrap();
     }
 }

@@ -156,7 +156,7 @@ async fn a_chain_without_an_archive_does_not_hide_the_state_of_others() {
     let server = serve(&node, RpcOptions::default()).await;
     let bench = Bench::new(&[server.url()], DEPTH_5);
     bench.say(&["run", "--until-caught-up"]);
-    let new = r#""chains": [ { "chainId": 7, "name": "new", "rpcHttp": ["http://127.0.0.1:9"] , "finality": {"mode": "depth", "depth": 5} }, "#;
+    let new = r#""chains": [ { "chainId": 7, "name": "new", "rpcHttp": ["http://127.0.0.1:9"], "finality": { "mode": "depth", "confirmations": 5 } }, "#;
     bench.change(r#""chains": [ "#, new);
     let output = bench.output(&["state", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

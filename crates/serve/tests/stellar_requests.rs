@@ -139,7 +139,7 @@ async fn missing_history_is_an_error() {
         let (code, message) = rpc.refused("getTransaction", json!({ "hash": hash })).await;
         assert_eq!(code, -32_600, "{message}");
         assert!(
-            message.contains('2') && message.contains("unavailable"),
+            message.contains('2') && message.contains("not archived here"),
             "{message}"
         );
     }

@@ -18,8 +18,9 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, Sleep};
 
 use super::activity::{Activity, Registered, TrackedBody};
@@ -35,11 +36,20 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a client must at least read while bytes wait for it for that long, at once or in several parts.
 pub(super) const BYTES_MIN: usize = 1 << 20;
-/// Bytes that a connection keeps of what was read and is not parsed, and of what is to be written: the longest head.
-pub(super) const BUFFER_BYTES: usize = 16 << 10;
+/// The longest head of a request, and what a connection keeps of what is to be written.
+pub(super) const HEAD_BYTES: usize = 64 << 10;
+/// A head that is longer than this takes a place among those that may be.
+const USUAL_HEAD_BYTES: usize = 16 << 10;
+const LONG_HEADS: usize = 256;
+/// Bytes that are read at once: less than the buffer of a connection has at first, or it would grow and stay so. Only a
+/// long head makes it larger.
+const READ_BYTES: u64 = (8 << 10) - 1;
 /// While a listener ends, a connection without a request stays for this long: a proxy may just be sending one.
 /// Its answer tells the proxy not to send another.
 const LAST_REQUEST: Duration = Duration::from_secs(1);
+
+/// Connections of the process that had a long head. Their buffers may stay as large as it was.
+static LONG: Semaphore = Semaphore::const_new(LONG_HEADS);
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
@@ -90,7 +100,7 @@ pub(super) async fn serve(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(IDLE_TIMEOUT)
-        .max_buf_size(BUFFER_BYTES);
+        .max_buf_size(HEAD_BYTES);
     let mut connection = std::pin::pin!(http.serve_connection(io, service));
     let ending = async {
         let within = drain.begun().await;
@@ -135,7 +145,7 @@ fn without_host() -> Response {
 
 /// A connection that fails when the client sends a head or reads too slowly.
 struct Timed {
-    stream: TcpStream,
+    stream: Take<TcpStream>,
     activity: Arc<Activity>,
     head: Head,
     /// Set while bytes wait for the client.
@@ -192,15 +202,28 @@ struct Head {
     /// How many requests had begun by then: one more, and the head is complete.
     started: usize,
     timer: Option<Pin<Box<Sleep>>>,
+    bytes: usize,
+    /// The place of a long one, until the connection ends.
+    long: Option<SemaphorePermit<'static>>,
 }
 
 impl Head {
-    /// Bytes came: those of a head, unless a request is being answered.
-    fn received(&mut self, activity: &Activity) {
-        if self.since.is_none() && !activity.is_answering() {
-            self.since = Some(Instant::now());
-            self.started = activity.started();
+    /// Bytes came: those of a head, unless a request is being answered. Fails where there is no place for a long one.
+    fn received(&mut self, bytes: usize, activity: &Activity) -> io::Result<()> {
+        if activity.is_answering() {
+            self.bytes = 0;
+            return Ok(());
         }
+        if self.since.is_none() || activity.started() != self.started {
+            self.since.get_or_insert_with(Instant::now);
+            (self.started, self.bytes) = (activity.started(), 0);
+        }
+        self.bytes += bytes;
+        if self.bytes > USUAL_HEAD_BYTES && self.long.is_none() {
+            let none = |_| io::Error::from(io::ErrorKind::QuotaExceeded);
+            self.long = Some(LONG.try_acquire().map_err(none)?);
+        }
+        Ok(())
     }
 
     /// No bytes came: ready when the head takes too long.
@@ -219,12 +242,14 @@ impl Head {
 impl Timed {
     fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
         Self {
-            stream,
+            stream: stream.take(READ_BYTES),
             activity,
             head: Head {
                 since: Some(Instant::now()),
                 started: 0,
                 timer: None,
+                bytes: 0,
+                long: None,
             },
             pending: None,
             pace: Pace::default(),
@@ -266,11 +291,13 @@ impl AsyncRead for Timed {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
+        this.stream.set_limit(READ_BYTES);
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
         if read.is_ready() {
-            if buffer.filled().len() > before {
+            let bytes = buffer.filled().len() - before;
+            if bytes > 0 {
                 this.activity.moved();
-                this.head.received(&this.activity);
+                this.head.received(bytes, &this.activity)?;
             }
             return read;
         }
@@ -285,7 +312,7 @@ impl AsyncWrite for Timed {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let written = Pin::new(self.stream.get_mut()).poll_write(context, bytes);
         self.timed(context, written)
     }
 
@@ -294,20 +321,20 @@ impl AsyncWrite for Timed {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        let written = Pin::new(self.stream.get_mut()).poll_write_vectored(context, bytes);
         self.timed(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.stream.get_ref().is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        Pin::new(self.stream.get_mut()).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(self.stream.get_mut()).poll_shutdown(context)
     }
 }
 
@@ -316,7 +343,7 @@ mod tests {
     use std::task::Waker;
 
     use axum::routing::get;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::AsyncWriteExt as _;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -415,6 +442,31 @@ mod tests {
         for idle in ["", "GET / HT"] {
             assert_eq!(make_room_after(idle).await, "", "{idle}");
         }
+    }
+
+    /// Half a head of 60 KiB from each of 4,096 connections used to take 256 MiB.
+    #[tokio::test]
+    async fn long_heads_have_a_number_of_places() {
+        let activity = Connections::default().register().activity.clone();
+        let head = |long: &mut Head, bytes| long.received(bytes, &activity).is_ok();
+        let mut all = Vec::new();
+        for _ in 0..LONG_HEADS {
+            let (server, _client) = pair().await;
+            let mut timed = Timed::new(server, activity.clone());
+            assert!(head(&mut timed.head, USUAL_HEAD_BYTES));
+            assert!(head(&mut timed.head, 1));
+            assert!(head(&mut timed.head, USUAL_HEAD_BYTES), "it has a place");
+            all.push(timed);
+        }
+        let (server, _client) = pair().await;
+        let mut timed = Timed::new(server, activity.clone());
+        assert!(head(&mut timed.head, USUAL_HEAD_BYTES));
+        // Another head begins with the next request.
+        drop(activity.begin());
+        assert!(head(&mut timed.head, USUAL_HEAD_BYTES));
+        assert!(!head(&mut timed.head, 1), "no place is left");
+        all.pop();
+        assert!(head(&mut timed.head, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::answer_memory::{HOLD_TIMEOUT, SMALL_BYTES_MAX};
 use super::compress::STREAMS_MAX;
-use super::connection::{BUFFER_BYTES, BYTES_MIN, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT};
+use super::connection::{BYTES_MIN, HEAD_BYTES, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT};
 use super::context::QUEUE_TIMEOUT;
 use super::finish::TIMEOUT;
 use super::request_body::{LARGE_BYTES, MEDIUM_BYTES_A_SECOND, TINY_BYTES};
@@ -67,7 +67,7 @@ impl Default for Limits {
             alternatives: Some(1_000),
             timeout: Duration::from_secs(10),
             queries_at_once: 16,
-            unread_bytes: 160 << 20,
+            unread_bytes: 128 << 20,
             bodies_bytes: 48 << 20,
             connections: 4_096,
             // Through a proxy, all clients have one address.
@@ -118,7 +118,7 @@ impl FixedLimits {
         tiny_bytes: TINY_BYTES,
         large_bytes: LARGE_BYTES,
         medium_bytes_a_second: MEDIUM_BYTES_A_SECOND,
-        head_bytes: BUFFER_BYTES,
+        head_bytes: HEAD_BYTES,
         compressed: STREAMS_MAX,
     };
 }

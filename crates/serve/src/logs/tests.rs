@@ -69,7 +69,8 @@ async fn chain() -> ServedChain {
     let settings = Settings::evm(ChainId(CHAIN));
     let opened = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait);
     let archive = opened.await.unwrap();
-    let ingested = archive.ingest_finalized_blocks(final_ones.to_vec(), &Provenance::default());
+    let provenance = Provenance::default();
+    let ingested = archive.ingest_finalized_blocks(final_ones.to_vec(), &provenance);
     ingested.await.unwrap();
     let base = final_ones.last().map(|block| block.clock.block_ref());
     let mut tail = Tail::new(usize::MAX, base);
