@@ -50,33 +50,48 @@ pub(crate) struct PageMemory {
     pub(crate) held: MemoryReservation,
     /// Logs and bytes of the tail, beside those that the archive finds.
     before: (usize, u64),
+    /// Bytes for which there was no memory.
+    pub(crate) missed: usize,
 }
 
 impl PageMemory {
-    pub(crate) fn new(memory: AnswerMemory) -> Self {
+    /// What is held already counts for it.
+    pub(crate) fn new(memory: AnswerMemory, held: MemoryReservation) -> Self {
         Self {
             memory,
-            held: MemoryReservation::default(),
+            held,
             before: (0, 0),
+            missed: 0,
         }
     }
 
-    /// Holds memory for a whole page.
-    pub(crate) async fn hold_page(&mut self, page: &Page) -> Result<(), Fault> {
+    /// Holds memory for a whole page, and no more.
+    pub(crate) fn hold_page(&mut self, page: &Page) -> Result<(), Fault> {
         self.before = (0, 0);
-        match self.hold(page.logs.len(), page.bytes()).await {
-            true => Ok(()),
-            false => Err(Fault::Busy),
+        let (logs, bytes) = (page.logs.len(), page.bytes());
+        if !self.hold(logs, bytes) {
+            return Err(ArchiveError::NoMemory.into());
         }
+        self.held.trim(self.bytes_of(logs, bytes));
+        Ok(())
+    }
+
+    /// What logs take in memory.
+    fn bytes_of(&self, logs: usize, bytes: u64) -> usize {
+        let (logs, bytes) = (self.before.0 + logs, self.before.1 + bytes);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        bytes.saturating_add(logs * RECORD_BYTES)
     }
 }
 
 impl ArchiveMemory for PageMemory {
-    async fn hold(&mut self, logs: usize, bytes: u64) -> bool {
-        let (logs, bytes) = (self.before.0 + logs, self.before.1 + bytes);
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let bytes = bytes.saturating_add(logs * RECORD_BYTES);
-        self.memory.grow(&mut self.held, bytes).await.is_ok()
+    fn hold(&mut self, logs: usize, bytes: u64) -> bool {
+        let bytes = self.bytes_of(logs, bytes);
+        let is_held = self.memory.try_grow_to_all(&mut self.held, bytes);
+        if !is_held {
+            self.missed = bytes;
+        }
+        is_held
     }
 }
 

@@ -55,8 +55,8 @@ pub struct QueryCost {
 
 /// The memory that the logs of an answer take while it is made.
 pub trait AnswerMemory: Send {
-    /// Holds memory for this many logs with this many bytes in total; false where there is none.
-    fn hold(&mut self, logs: usize, bytes: u64) -> impl Future<Output = bool> + Send;
+    /// Holds memory for this many logs with this many bytes in total; false where there is none right now.
+    fn hold(&mut self, logs: usize, bytes: u64) -> bool;
 }
 
 /// Memory that nothing counts.
@@ -64,8 +64,8 @@ pub trait AnswerMemory: Send {
 pub struct Uncounted;
 
 impl AnswerMemory for Uncounted {
-    fn hold(&mut self, _logs: usize, _bytes: u64) -> impl Future<Output = bool> + Send {
-        std::future::ready(true)
+    fn hold(&mut self, _logs: usize, _bytes: u64) -> bool {
+        true
     }
 }
 
@@ -333,7 +333,7 @@ impl<M: AnswerMemory> Run<'_, M> {
                 .records(segment, (step, hashes), keep, &mut self.logs)
                 .await?;
             let is_full = self.count_from(taken)?;
-            self.hold().await?;
+            self.hold()?;
             if is_full {
                 return Ok(true);
             }
@@ -373,7 +373,7 @@ impl<M: AnswerMemory> Run<'_, M> {
         let taken = self.logs.len();
         self.logs.append(&mut logs);
         let is_full = self.count_from(taken)?;
-        self.hold().await?;
+        self.hold()?;
         Ok(is_full)
     }
 
@@ -388,8 +388,8 @@ impl<M: AnswerMemory> Run<'_, M> {
     }
 
     /// Counts the memory of the logs so far.
-    async fn hold(&mut self) -> Result<()> {
-        match self.memory.hold(self.logs.len(), self.cost.bytes).await {
+    fn hold(&mut self) -> Result<()> {
+        match self.memory.hold(self.logs.len(), self.cost.bytes) {
             true => Ok(()),
             false => Err(Error::NoMemory),
         }

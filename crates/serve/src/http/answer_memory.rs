@@ -14,7 +14,7 @@ const UNIT: usize = 1 << 10;
 /// Answers up to this are small, where that is not more than a sixteenth of all memory.
 pub(super) const SMALL_BYTES_MAX: usize = 256 << 10;
 /// How long a query may wait for memory that slow readers hold. The request that waits may hold some already.
-pub(super) const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The memory that answers may take.
 #[derive(Clone, Debug)]
@@ -62,6 +62,15 @@ impl AnswerMemory {
         Ok(())
     }
 
+    /// Grows a reservation to this many bytes in total, or to all memory where it is less, where that is free right now.
+    pub(crate) fn try_grow_to_all(
+        &self,
+        reservation: &mut MemoryReservation,
+        bytes: usize,
+    ) -> bool {
+        self.try_grow(reservation, bytes.min(self.large_units * UNIT))
+    }
+
     /// Grows a reservation to this many bytes in total where that much is free right now.
     pub(crate) fn try_grow(&self, reservation: &mut MemoryReservation, bytes: usize) -> bool {
         let units = bytes.div_ceil(UNIT);
@@ -105,8 +114,21 @@ impl AnswerMemory {
 }
 
 impl MemoryReservation {
+    /// Gives back what is above this many bytes.
+    pub(crate) fn trim(&mut self, bytes: usize) {
+        let above = self.units().saturating_sub(bytes.div_ceil(UNIT));
+        if let Some(held) = &mut self.held {
+            drop(held.split(above));
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.units() == 0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.units() * UNIT
     }
 
     fn units(&self) -> usize {

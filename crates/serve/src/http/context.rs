@@ -48,6 +48,8 @@ pub(crate) struct QuerySlot {
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
+/// How often a query begins because there was no memory for its page.
+const MEMORY_TRIES: usize = 3;
 /// How long a query may wait for others.
 pub(super) const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -80,25 +82,51 @@ impl Context {
     }
 
     /// Queries a view for logs. The memory is to be held as long as the logs are.
+    ///
+    /// A query waits for memory without its slot, and begins anew: slow readers of large pages hold the memory, and
+    /// queries that wait for them must not keep small ones from the slots.
     pub(crate) async fn query(
         &self,
         view: &View<'_>,
         range: BlockRange,
         filter: &LogFilter,
     ) -> Result<(Page, MemoryReservation), Fault> {
+        let mut held = MemoryReservation::default();
+        for _ in 0..MEMORY_TRIES {
+            let page = self.query_with(view, range, filter, std::mem::take(&mut held));
+            match page.await? {
+                Ok(found) => return Ok(found),
+                // What the page needs in all is not known.
+                Err(missed) => self.grow(&mut held, missed.saturating_mul(2)).await?,
+            }
+        }
+        Err(Fault::Busy)
+    }
+
+    /// One try; where there was no memory, the bytes for which there was none.
+    async fn query_with(
+        &self,
+        view: &View<'_>,
+        range: BlockRange,
+        filter: &LogFilter,
+        held: MemoryReservation,
+    ) -> Result<Result<(Page, MemoryReservation), usize>, Fault> {
         // The query holds all that it reads: it may be continued on another thread.
         let slot = self.query_slot().await?;
         let chain = self.served.find(view.chain.id).ok_or(Fault::Empty)?.clone();
         let (at, filter) = (view.at.clone(), filter.clone());
-        let (memory, answers) = (self.unread.clone(), self.limits.answers);
+        let mut memory = PageMemory::new(self.unread.clone(), held);
+        let answers = self.limits.answers;
         let work = async move {
             let view = View { chain: &chain, at };
-            let mut memory = PageMemory::new(memory);
-            let page = view.logs(range, &filter, answers, &mut memory).await?;
-            // Within the slot: finished pages that wait for memory take it already.
-            memory.hold_page(&page).await?;
+            let page = view.logs(range, &filter, answers, &mut memory).await;
+            let page = page.and_then(|page| memory.hold_page(&page).map(|()| page));
             drop(slot);
-            Ok((page, memory.held))
+            match page {
+                Ok(page) => Ok(Ok((page, memory.held))),
+                Err(Fault::Archive(ArchiveError::NoMemory)) => Ok(Err(memory.missed)),
+                Err(fault) => Err(fault),
+            }
         };
         let ended = || ArchiveError::Internal("a query ended without an answer".to_owned());
         self.heavy.run(work).await.ok_or_else(ended)?

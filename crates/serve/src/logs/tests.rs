@@ -8,8 +8,13 @@ use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};
 
 use super::*;
-use crate::chain::{ChainStatus, EndpointHealth, Family, Ingested, Reorg, ServedChain};
+use crate::chain::{
+    ChainStatus, EndpointHealth, Family, Ingested, Reorg, ServedChain, ServedChains,
+};
 use crate::health::ChainHealth;
+use crate::http::HeavyWork;
+use crate::http::answer_memory::HOLD_TIMEOUT;
+use crate::http::context::Context;
 use crate::http::limits::Limits;
 
 const CHAIN: u64 = 31_337;
@@ -112,7 +117,8 @@ async fn a_range_that_ends_above_the_head_is_refused() {
                 ..LogFilter::over(range)
             };
             let answers = Limits::default().answers;
-            let mut memory = PageMemory::new(AnswerMemory::of_bytes(64 << 20));
+            let memory = AnswerMemory::of_bytes(64 << 20);
+            let mut memory = PageMemory::new(memory, MemoryReservation::default());
             let found = view.logs(range, &filter, answers, &mut memory).await;
             let refused = match found {
                 Err(Fault::Archive(ArchiveError::NotCovered { missing, .. })) => Some(missing),
@@ -126,4 +132,47 @@ async fn a_range_that_ends_above_the_head_is_refused() {
             assert_eq!(refused, missing, "{range} {order:?}");
         }
     }
+}
+
+/// Queries that waited for memory, which slow readers hold for seconds, used to wait in their slots: small queries
+/// were refused although there was memory for them.
+#[tokio::test(start_paused = true)]
+async fn a_query_waits_for_memory_without_its_slot() {
+    let limits = Limits {
+        queries_at_once: 1,
+        unread_bytes: 64 << 10,
+        ..Limits::default()
+    };
+    let served = ServedChains::new(vec![Arc::new(chain().await)]);
+    let context = Context::new(served, limits, Arc::new(|| 0), HeavyWork::here());
+    let chain = context.served.find(CHAIN).unwrap();
+    let view = View::take(chain).await.unwrap();
+    let range = BlockRange::new(0, HEAD + 1);
+    let filter = LogFilter::over(range);
+    let (whole, _) = context.query(&view, range, &filter).await.unwrap();
+
+    let mut slow_reader = MemoryReservation::default();
+    context.grow(&mut slow_reader, usize::MAX).await.unwrap();
+    let refused = context.query(&view, range, &filter).await;
+    assert!(matches!(refused, Err(Fault::Busy)));
+
+    let others = async {
+        // Time passes only where nothing else can: the query waits.
+        tokio::time::sleep(HOLD_TIMEOUT / 2).await;
+        let number = whole.logs[0].block.number;
+        let one_block = BlockRange::new(number, number + 1);
+        let small = LogFilter::over(one_block);
+        let (small, _) = context.query(&view, one_block, &small).await.unwrap();
+        assert!(!small.logs.is_empty());
+        drop(slow_reader);
+    };
+    let (found, ()) = tokio::join!(context.query(&view, range, &filter), others);
+    let (page, held) = found.unwrap();
+    assert_eq!(page.logs, whole.logs);
+    let needed = page.bytes() as usize + page.logs.len() * RECORD_BYTES;
+    assert_eq!(
+        held.bytes(),
+        needed.next_multiple_of(1 << 10),
+        "and no more"
+    );
 }

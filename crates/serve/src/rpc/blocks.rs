@@ -22,7 +22,7 @@ use crate::encode::{data, quantity};
 use crate::error::ApiError;
 use crate::fault::Fault;
 use crate::http::body::BytesAnswer;
-use crate::http::context::Context;
+use crate::http::context::{Context, QuerySlot};
 use crate::view::View;
 
 /// The hash of an empty list of uncles.
@@ -304,12 +304,12 @@ pub(crate) async fn block_json(
     clock: BlockMeta,
     transactions: Transactions,
 ) -> Result<BytesAnswer, ApiError> {
-    let _slot = match transactions {
-        Transactions::Whole => Some(context.query_slot().await?),
-        Transactions::Hashes => None,
-    };
     let header = header(view, clock.number).await?;
     let mut answer = BytesAnswer::from(Vec::with_capacity(HEADER_BYTES));
+    let whole = match transactions {
+        Transactions::Whole => Some(bodies_in_memory(context, view, &clock, &mut answer).await?),
+        Transactions::Hashes => None,
+    };
     let out = &mut answer.text;
     match &header {
         StoredHeader::Plain(header) => write_header(out, header, &clock),
@@ -322,19 +322,13 @@ pub(crate) async fn block_json(
         }
     }
     out.extend_from_slice(b",\"transactions\":[");
-    if transactions == Transactions::Whole {
+    if let Some((_slot, bodies)) = whole {
         let base_fee = header.base_fee();
-        let bodies = bodies(view, clock.number).await?;
-        let bytes = size_of_transactions(&bodies);
-        let size = out.len() + bytes;
-        context.grow(&mut answer.reservation, size).await?;
-        out.reserve(bytes);
+        out.reserve(size_of_transactions(&bodies));
         for (at, body) in bodies.iter().enumerate() {
             out.extend_from_slice(if at > 0 { b"," } else { b"" });
             write_transaction(out, body, &tx_place(&clock, base_fee, at as u64))?;
         }
-        // Most take less than was held.
-        context.grow(&mut answer.reservation, out.len()).await?;
     } else {
         for (at, tx) in txs(view, &clock).await?.iter().enumerate() {
             out.extend_from_slice(if at > 0 { b"," } else { b"" });
@@ -343,6 +337,28 @@ pub(crate) async fn block_json(
     }
     out.extend_from_slice(b"]}");
     Ok(answer)
+}
+
+/// The transactions of a block, with a slot and memory for their JSON. What waits for memory waits without a slot, as
+/// queries for logs do.
+async fn bodies_in_memory(
+    context: &Context,
+    view: &View<'_>,
+    clock: &BlockMeta,
+    answer: &mut BytesAnswer,
+) -> Result<(QuerySlot, Vec<Bytes>), ApiError> {
+    let mut has_waited = false;
+    loop {
+        let slot = context.query_slot().await?;
+        let bodies = bodies(view, clock.number).await?;
+        let size = HEADER_BYTES + size_of_transactions(&bodies);
+        if has_waited || context.try_grow(&mut answer.reservation, size) {
+            return Ok((slot, bodies));
+        }
+        drop((slot, bodies));
+        context.grow(&mut answer.reservation, size).await?;
+        has_waited = true;
+    }
 }
 
 /// About what transactions take as JSON.
