@@ -1,6 +1,7 @@
 //! The log query engine: segments in order, candidates of each, the exact check, the limits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronolith_model::{
     BlockRange, BlockRef, Cursor, Dataset, DatasetSet, Hash32, Log, LogFilter, Order, Proof, Select,
@@ -21,6 +22,8 @@ const ROWS_PER_STEP: usize = 8192;
 const FIRST_ROWS: usize = 1024;
 /// What rows that are unpacked together should not exceed.
 const BYTES_PER_STEP: u64 = 4 << 20;
+/// How long a query may compute before others get their turn.
+const TURN: Duration = Duration::from_millis(1);
 /// Pieces that may hold this many rows, and not more than are wanted, are read while others are
 /// planned: their rows are few, and all of them will be wanted.
 const ROWS_AHEAD_MAX: usize = 1024;
@@ -90,6 +93,8 @@ struct Run<'a, M> {
     limit: usize,
     strict: bool,
     deadline: Instant,
+    /// When others had their turn last.
+    turn_began: Instant,
     logs: Vec<LogRecord>,
     cost: QueryCost,
 }
@@ -146,6 +151,7 @@ pub(crate) async fn query<M: AnswerMemory>(
         limit: filter.limit.unwrap_or(usize::MAX).min(limits.results_max),
         strict: filter.limit.is_none(),
         deadline: Instant::now() + limits.timeout,
+        turn_began: Instant::now(),
         logs: Vec::new(),
         cost: QueryCost::default(),
     };
@@ -278,6 +284,7 @@ impl<M: AnswerMemory> Run<'_, M> {
             let (segment, mut candidates) = (piece.segment, piece.candidates);
             self.cost.segments += 1;
             self.check_deadline(segment.tables.facts.range.start)?;
+            self.let_others_in().await;
             if let Some((ids, logs)) = piece.ahead
                 && self
                     .take_ahead((&segment, &ids, candidates.hashes()), logs)
@@ -344,16 +351,16 @@ impl<M: AnswerMemory> Run<'_, M> {
             if self.cost.candidates > limit && !self.is_one_block() {
                 return Err(self.too_large(Budget::Candidates, limit, at));
             }
-            self.let_others_in(step.len()).await;
+            self.let_others_in().await;
         }
         Ok(false)
     }
 
-    /// Rows in memory need not be waited for, so without this others would wait for all of them.
-    async fn let_others_in(&self, looked_at: usize) {
-        let (now, turn) = (self.cost.candidates, ROWS_PER_STEP as u64);
-        if now / turn != now.saturating_sub(looked_at as u64) / turn {
+    /// What is in memory need not be waited for, so without this others would wait for the whole query.
+    async fn let_others_in(&mut self) {
+        if self.turn_began.elapsed() >= TURN {
             tokio::task::yield_now().await;
+            self.turn_began = Instant::now();
         }
     }
 
@@ -369,7 +376,6 @@ impl<M: AnswerMemory> Run<'_, M> {
             return self.take(segment, ids, hashes).await;
         }
         self.cost.candidates = candidates;
-        self.let_others_in(ids.len()).await;
         let taken = self.logs.len();
         self.logs.append(&mut logs);
         let is_full = self.count_from(taken)?;
