@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use crate::CHAIN;
-use crate::probe::{Probe, get, post};
+use crate::probe::{Probe, Waited, get, post};
 use crate::report::Report;
 use crate::server::Server;
 
@@ -32,14 +32,9 @@ pub(crate) fn gzip(dir: &Path, report: &mut Report) -> Result<()> {
         let load = format!("{clients} clients, pages of 10,000 logs, {coding}");
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": [] });
         let path = format!("/{CHAIN}");
-        let probes = [
-            Probe::start(
-                "eth_chainId",
-                &server.public,
-                post(&path, &call.to_string()),
-            ),
-            Probe::start("/health/live", &server.health, get("/health/live")),
-        ];
+        let call = post(&path, &call.to_string());
+        let calls = Probe::start("eth_chainId", &server.public, call);
+        let health = health_probes(&server);
         let stop = Arc::new(AtomicBool::new(false));
         let (pages, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let threads: Vec<_> = (0..clients)
@@ -57,7 +52,7 @@ pub(crate) fn gzip(dir: &Path, report: &mut Report) -> Result<()> {
             })
             .collect();
         std::thread::sleep(LASTING);
-        let [calls, health] = probes.map(Probe::stop);
+        let (calls, health) = (calls.stop(), health.map(Probe::stop));
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             ensure!(thread.join().is_ok(), "a client panicked");
@@ -65,14 +60,59 @@ pub(crate) fn gzip(dir: &Path, report: &mut Report) -> Result<()> {
         // More clients than the target names are shown without one.
         let target = (clients == 32).then_some(TARGET_MS);
         report.waited(&load, &calls?, target);
-        report.waited(&load, &health?, Some(HEALTH_TARGET_MS));
+        for health in health {
+            report.waited(&load, &health?, Some(HEALTH_TARGET_MS));
+        }
+        let pages = pages.load(Ordering::Relaxed);
+        // Refusals alone would be no load.
+        let verdict = report.verdict(clients == 0 || pages >= clients as u64);
         println!(
-            "    {} pages, {} refused, {:.0} MiB",
-            pages.load(Ordering::Relaxed),
+            "    {pages} pages ({verdict}), {} refused, {:.0} MiB",
             refused.load(Ordering::Relaxed),
             server.memory_mib()
         );
     }
+    Ok(())
+}
+
+/// Probes of everything that operators and their systems request.
+pub(crate) fn health_probes(server: &Server) -> [Probe; 3] {
+    ["/health/live", "/health", "/metrics"]
+        .map(|path| Probe::start(path, &server.health, get(path)))
+}
+
+/// Clients whose filters have a thousand alternatives at each of three positions: planning them takes long, and they
+/// find nothing.
+pub(crate) fn filters(dir: &Path, report: &mut Report) -> Result<()> {
+    const CLIENTS: usize = 20;
+    let load = format!("{CLIENTS} clients, 3 x 1,000 alternatives");
+    let server = Server::start(dir, &chains(), "serve")?;
+    let path = format!("/{CHAIN}");
+    let topics = |first: u64| -> Vec<String> {
+        let numbers = first..first + 1_000;
+        numbers.map(|number| format!("0x{number:064x}")).collect()
+    };
+    let filter = json!({ "fromBlock": "0x0", "toBlock": "latest", "topics": [topics(0), topics(5_000), topics(9_000)] });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": [filter] });
+    let wide = post(&path, &call.to_string());
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": [] });
+    let call = post(&path, &call.to_string());
+    let calls = Probe::start("eth_chainId", &server.public, call);
+    let health = health_probes(&server);
+    let clients: Vec<Probe> = (0..CLIENTS)
+        .map(|_| Probe::start("wide eth_getLogs", &server.public, wide.clone()))
+        .collect();
+    std::thread::sleep(LASTING);
+    let clients: Result<Vec<Waited>> = clients.into_iter().map(Probe::stop).collect();
+    let (calls, health) = (calls.stop(), health.map(Probe::stop));
+    report.waited(&load, &calls?, Some(TARGET_MS));
+    for health in health {
+        report.waited(&load, &health?, Some(HEALTH_TARGET_MS));
+    }
+    let slowest = clients?
+        .into_iter()
+        .max_by(|a, b| a.p50_ms.total_cmp(&b.p50_ms));
+    report.waited(&load, &slowest.context("a client")?, None);
     Ok(())
 }
 
@@ -97,7 +137,11 @@ fn page(address: &str, coding: &str) -> Result<bool> {
         if read == 0 {
             return Ok(first.unwrap_or(false));
         }
-        first.get_or_insert_with(|| buffer.starts_with(b"HTTP/1.1 200"));
+        let packed = format!("content-encoding: {coding}");
+        first.get_or_insert_with(|| {
+            let is_packed = memchr::memmem::find(&buffer, packed.as_bytes()).is_some();
+            buffer.starts_with(b"HTTP/1.1 200") && (is_packed || coding == "identity")
+        });
     }
 }
 

@@ -40,7 +40,9 @@ use crate::report::Report;
 
 /// The chain that is served.
 pub(crate) const CHAIN: u64 = 900_001;
-const PARTS: [&str; 5] = ["ingest", "gzip", "readers", "batches", "bomb"];
+const PARTS: [&str; 7] = [
+    "ingest", "gzip", "filters", "readers", "batches", "unread", "bomb",
+];
 
 /// Measures one load on the archive in a directory.
 type Part = fn(&Path, &mut Report) -> Result<()>;
@@ -66,10 +68,12 @@ fn main() -> Result<ExitCode> {
     if PARTS.iter().skip(1).any(|part| wanted(part)) {
         let dir = tempfile::tempdir()?;
         Data::make(dir.path(), CHAIN, divide)?;
-        let parts: [(&str, Part); 4] = [
+        let parts: [(&str, Part); 6] = [
             ("gzip", clients::gzip),
+            ("filters", clients::filters),
             ("readers", memory::slow_readers),
             ("batches", memory::batches),
+            ("unread", memory::unread),
             ("bomb", bomb::run),
         ];
         for (name, run) in parts.into_iter().filter(|(name, _)| wanted(name)) {
