@@ -45,10 +45,14 @@ impl Answer {
     }
 }
 
+/// What is around an answer, but the id.
+const FRAME_BYTES: usize = 64;
+
 /// The reply to a call.
 pub(crate) struct Reply {
     id: Box<str>,
-    outcome: Result<Answer, ApiError>,
+    /// An error is JSON already.
+    outcome: Result<Answer, Vec<u8>>,
     /// Held as long as the answer is.
     held: MemoryReservation,
 }
@@ -57,22 +61,23 @@ impl Reply {
     pub(crate) fn new(id: &RawValue, outcome: Result<Answer, ApiError>) -> Self {
         Self {
             id: id.get().into(),
-            outcome,
+            outcome: outcome.map_err(|error| json(&error)),
             held: MemoryReservation::default(),
         }
     }
 
-    /// Reserves memory for the answer until the client has read it. Logs are counted by their query, pages
+    /// Reserves memory for the reply until the client has read it. Logs are counted by their query, pages
     /// while they grow.
     pub(crate) async fn held_by(mut self, context: &Context) -> Self {
         let bytes = self.size();
         match &mut self.outcome {
-            Ok(Answer::Json(_)) => {}
             Ok(Answer::Bytes(answer)) => self.held = std::mem::take(&mut answer.reservation),
-            Ok(Answer::Logs(_)) | Err(_) => return self,
+            Ok(Answer::Logs(_)) => return self,
+            // A batch may have thousands of errors, and each may list dozens of blocks.
+            Ok(Answer::Json(_)) | Err(_) => {}
         }
         if let Err(fault) = context.grow(&mut self.held, bytes).await {
-            self.outcome = Err(fault.into());
+            self.outcome = Err(json(&fault.into()));
         }
         self
     }
@@ -81,13 +86,15 @@ impl Reply {
     pub(crate) fn refused(error: ApiError) -> Self {
         Self {
             id: "null".into(),
-            outcome: Err(error),
+            outcome: Err(json(&error)),
             held: MemoryReservation::default(),
         }
     }
 
+    /// About how many bytes it takes.
     pub(crate) fn size(&self) -> usize {
-        self.outcome.as_ref().map_or(0, Answer::size)
+        let outcome = self.outcome.as_ref();
+        outcome.map_or_else(Vec::len, Answer::size) + self.id.len() + FRAME_BYTES
     }
 
     fn write(self, out: &mut ResponseBody) {
@@ -105,11 +112,15 @@ impl Reply {
             }
             Err(error) => {
                 out.text(b",\"error\":");
-                out.text(error.rpc_json().to_string().as_bytes());
+                out.text(&error);
             }
         }
         out.text(b"}");
     }
+}
+
+fn json(error: &ApiError) -> Vec<u8> {
+    error.rpc_json().to_string().into_bytes()
 }
 
 pub(crate) fn one(reply: Reply) -> ResponseBody {
@@ -126,4 +137,43 @@ pub(crate) fn many(replies: Vec<Reply>) -> ResponseBody {
     }
     out.text(b"]");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::chain::ServedChains;
+    use crate::error::ErrorCode;
+    use crate::http::HeavyWork;
+    use crate::http::limits::Limits;
+
+    /// An error may list dozens of blocks, and a batch has hundreds of them: they used to be counted nowhere.
+    #[tokio::test(start_paused = true)]
+    async fn errors_are_counted_too() {
+        let limits = Limits {
+            unread_bytes: 1 << 20,
+            ..Limits::default()
+        };
+        let served = ServedChains::new(Vec::new());
+        let context = Context::new(served, limits, Arc::new(|| 0), HeavyWork::here());
+        let id = serde_json::value::to_raw_value(&1).unwrap();
+        let mut replies = Vec::new();
+        let text = "x".repeat(6_000);
+        let is_refused = loop {
+            let error = ApiError::new(ErrorCode::BadRequest, "no").with(json!({ "text": text }));
+            let reply = Reply::new(&id, Err(error)).held_by(&context).await;
+            assert!(replies.len() < 100, "all of them were taken");
+            if reply.held.is_empty() {
+                break reply.size() < text.len();
+            }
+            assert!(reply.held.bytes() >= text.len());
+            replies.push(reply);
+        };
+        assert!(is_refused, "what there is no memory for is not kept");
+        assert!(replies.len() > 30, "{}", replies.len());
+    }
 }
