@@ -262,7 +262,7 @@ async fn serve_fees(address: SocketAddr, fees: Database, serving: &Serving) -> R
     tracing::info!(event = "fees_listening", listen = %listener.local_addr()?, "serving fees");
     let room = ConnectionLimits {
         connections: FEES_CONNECTIONS,
-        per_peer: None,
+        per_peer: serving.limits.connections_per_peer,
         place_kept: None,
     };
     let listening = listen(

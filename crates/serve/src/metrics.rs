@@ -8,6 +8,7 @@
 //! | `chronolith_http_seconds` | how long they took until the answer could be sent |
 //! | `chronolith_http_panics_total` | handlers that panicked: each is a bug |
 //! | `chronolith_connections_refused_total` | connections from addresses that had too many |
+//! | `chronolith_connections_cut_total` | connections of slow readers whose memory others needed |
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ const NO_ROUTE: &str = "none";
 
 const PANICS: &str = "chronolith_http_panics_total";
 const REFUSED: &str = "chronolith_connections_refused_total";
+const CUT: &str = "chronolith_connections_cut_total";
 
 /// Counts calls. The handles are made once: looking them up by their labels costs more than the rest.
 #[derive(Clone)]
@@ -48,6 +50,7 @@ impl Meters {
         // Exported from the start: an alert on them must not depend on the first event.
         counter!(PANICS).increment(0);
         counter!(REFUSED).increment(0);
+        counter!(CUT).increment(0);
         let both = chains.flat_map(|chain| {
             let methods: &[Method] = match chain.stellar() {
                 None => &METHODS,
@@ -146,6 +149,11 @@ impl Handles {
 /// Counts a connection that was refused.
 pub(crate) fn refused() {
     counter!(REFUSED).increment(1);
+}
+
+/// Counts a connection that was cut because it kept memory that others needed.
+pub(crate) fn cut() {
+    counter!(CUT).increment(1);
 }
 
 /// Counts a handler that panicked.

@@ -21,6 +21,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::chain::ServedChain;
@@ -28,6 +29,7 @@ use crate::error::{ApiError, ErrorCode, Limit, excerpt};
 use crate::http::access::Visit;
 use crate::http::body::ResponseBody;
 use crate::http::context::Context;
+use crate::http::heavy::in_place;
 use crate::http::request_body::discard;
 use crate::metrics::label_of;
 use crate::stellar;
@@ -39,6 +41,9 @@ pub(crate) use wire::{BlockTag, Fixed, Object, Request, TOPICS_MAX};
 
 /// How much longer than a query a call may take.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// JSON above this takes long to parse.
+const LONG_JSON: usize = 64 << 10;
 
 /// Bytes of an id: it is sent back unchanged.
 const ID_BYTES_MAX: usize = 256;
@@ -149,8 +154,16 @@ fn refusal(error: ApiError) -> ResponseBody {
     reply::one(Reply::refused(error))
 }
 
+/// Parses JSON. Other connections do not wait for a long one.
+fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
+    match json.len() > LONG_JSON {
+        true => in_place(|| serde_json::from_slice(json)),
+        false => serde_json::from_slice(json),
+    }
+}
+
 async fn single(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
-    let raw: &RawValue = match serde_json::from_slice(body) {
+    let raw: &RawValue = match parse(body) {
         Ok(raw) => raw,
         Err(error) => {
             let message = format!("parse error: {error}");
@@ -158,14 +171,14 @@ async fn single(context: &Context, target: Target<'_>, body: &[u8]) -> Response 
         }
     };
     match call(context, target, raw).await {
-        Some(answer) => reply::one(answer).into_response(),
+        Some(reply) => reply::one(reply.held_by(context).await).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     }
 }
 
 async fn batch(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
     let refused = |code, message: String| refusal(ApiError::new(code, message)).into_response();
-    let calls: Vec<&RawValue> = match serde_json::from_slice(body) {
+    let calls: Vec<&RawValue> = match parse(body) {
         Ok(calls) => calls,
         Err(error) => return refused(ErrorCode::Parse, format!("parse error: {error}")),
     };
@@ -203,6 +216,7 @@ async fn batch(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
             call(context, target, raw).await
         };
         if let Some(reply) = reply {
+            let reply = reply.held_by(context).await;
             bytes += reply.size();
             replies.push(reply);
         }
@@ -226,7 +240,7 @@ fn millis(time: Duration) -> u64 {
 
 /// Answers one call; a notification is not answered.
 async fn call(context: &Context, target: Target<'_>, raw: &RawValue) -> Option<Reply> {
-    let request = match serde_json::from_str::<Object<Request<'_>>>(raw.get()) {
+    let request = match parse::<Object<Request<'_>>>(raw.get().as_bytes()) {
         Ok(Object(request)) => request,
         Err(error) => return Some(Reply::refused(no_request(&error.to_string()))),
     };
@@ -260,7 +274,7 @@ async fn call(context: &Context, target: Target<'_>, raw: &RawValue) -> Option<R
         outcome.is_ok(),
         started.elapsed(),
     );
-    Some(Reply::new(id, outcome).held_by(context).await)
+    Some(Reply::new(id, outcome))
 }
 
 fn no_request(why: &str) -> ApiError {

@@ -13,6 +13,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+/// How long the body of a request may be waited for before its connection makes room for another one.
+const BODY_KEPT: Duration = Duration::from_secs(1);
+const NOT_WAITING: u64 = u64::MAX;
+
 /// What a connection is doing.
 #[derive(Debug)]
 pub(super) struct Activity {
@@ -25,6 +29,8 @@ pub(super) struct Activity {
     answering: AtomicUsize,
     /// Whether bytes wait for the client to read.
     writing: AtomicBool,
+    /// Since when the body of a request is waited for, in milliseconds after it was opened; [`NOT_WAITING`] where none is.
+    waiting_ms: AtomicU64,
     close: Notify,
     /// Whether it was idle when it was chosen to be closed.
     was_idle: AtomicBool,
@@ -38,6 +44,7 @@ impl Activity {
             started: AtomicUsize::new(0),
             answering: AtomicUsize::new(0),
             writing: AtomicBool::new(false),
+            waiting_ms: AtomicU64::new(NOT_WAITING),
             close: Notify::new(),
             was_idle: AtomicBool::new(false),
         }
@@ -45,9 +52,24 @@ impl Activity {
 
     /// Bytes were read or written.
     pub(super) fn moved(&self) {
+        self.moved_ms.store(self.age_ms(), Ordering::Relaxed);
+    }
+
+    /// Milliseconds since it was opened.
+    fn age_ms(&self) -> u64 {
         let ms = self.opened.elapsed().as_millis();
-        let ms = u64::try_from(ms).unwrap_or(u64::MAX);
-        self.moved_ms.store(ms, Ordering::Relaxed);
+        u64::try_from(ms).unwrap_or(NOT_WAITING)
+    }
+
+    fn set_waiting_for_body(&self, waiting: bool) {
+        let ms = if waiting { self.age_ms() } else { NOT_WAITING };
+        self.waiting_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Whether the body of a request is late: announcing one costs a client nothing.
+    fn is_body_late(&self) -> bool {
+        let since = self.waiting_ms.load(Ordering::Relaxed);
+        since != NOT_WAITING && self.age_ms().saturating_sub(since) >= BODY_KEPT.as_millis() as u64
     }
 
     pub(super) fn set_writing(&self, writing: bool) {
@@ -69,6 +91,17 @@ impl Activity {
     /// Whether an answer is being made or handed over.
     pub(super) fn is_answering(&self) -> bool {
         self.answering.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether bytes wait for the client to read.
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection, whatever it is doing.
+    pub(super) fn cut(&self) {
+        self.was_idle.store(false, Ordering::Relaxed);
+        self.close.notify_one();
     }
 
     /// Whether nothing is being answered or sent. Only its own connection changes that.
@@ -128,6 +161,63 @@ impl HttpBody for TrackedBody {
     }
 }
 
+/// The body of a request, until all of it has come.
+pub(super) struct ReceivedBody<B> {
+    body: B,
+    activity: Arc<Activity>,
+    is_waiting: bool,
+}
+
+impl<B> ReceivedBody<B> {
+    pub(super) fn new(body: B, activity: Arc<Activity>) -> Self {
+        Self {
+            body,
+            activity,
+            is_waiting: false,
+        }
+    }
+
+    /// It counts from when it is first waited for: a body that is sent in small parts is late too.
+    fn set_waiting(&mut self, waiting: bool) {
+        if waiting != self.is_waiting {
+            self.is_waiting = waiting;
+            self.activity.set_waiting_for_body(waiting);
+        }
+    }
+}
+
+impl<B> Drop for ReceivedBody<B> {
+    fn drop(&mut self) {
+        self.set_waiting(false);
+    }
+}
+
+impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for ReceivedBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match &polled {
+            Poll::Pending => self.set_waiting(true),
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(_) => self.set_waiting(false),
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// All open connections of a listener.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections(Arc<Mutex<Listed>>);
@@ -159,9 +249,9 @@ impl Connections {
         }
     }
 
-    /// Closes the connection that has been idle for longest, if one is.
+    /// Closes the connection that has been idle for longest, or one whose request has a late body, if there is one.
     pub(super) fn close_longest_idle(&self) -> bool {
-        self.close_first(Activity::is_idle)
+        self.close_first(|one| one.is_idle() || one.is_body_late())
     }
 
     /// Closes a connection that has been open for this long, if one has: an idle one if there is one.
@@ -195,7 +285,7 @@ impl Drop for Registered {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt as _;
+    use futures::{FutureExt as _, StreamExt as _};
 
     use super::*;
 
@@ -221,6 +311,44 @@ mod tests {
         assert_eq!(old.activity.started(), 0);
         drop(all);
         assert!(connections.0.lock().open.is_empty());
+    }
+
+    /// A request whose body never came kept its place like one that is being answered: announcing a body cost nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_body_is_late_makes_room() {
+        let connections = Connections::default();
+        let all: Vec<Registered> = (0..3).map(|_| connections.register()).collect();
+        let requests: Vec<Answering> = all.iter().map(|one| one.activity.begin()).collect();
+        let body = |text: &'static str| {
+            let parts = futures::stream::iter([Ok::<_, axum::Error>(Bytes::from(text))]);
+            Body::from_stream(parts.chain(futures::stream::pending()))
+        };
+        let mut bodies: Vec<ReceivedBody<Body>> = [body("late"), Body::from("whole"), body("late")]
+            .into_iter()
+            .zip(&all)
+            .map(|(body, one)| ReceivedBody::new(body, one.activity.clone()))
+            .collect();
+        for body in &mut bodies {
+            let mut next = || {
+                std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context))
+                    .now_or_never()
+            };
+            while let Some(Some(part)) = next() {
+                part.unwrap();
+            }
+        }
+        assert!(!connections.close_longest_idle(), "they may still come");
+        tokio::time::advance(BODY_KEPT).await;
+        // Its answer is being made.
+        bodies.pop();
+        let is_closed = |one: &Registered| one.activity.closed().now_or_never().is_some();
+        assert!(connections.close_longest_idle());
+        assert_eq!(
+            all.iter().map(is_closed).collect::<Vec<_>>(),
+            [true, false, false]
+        );
+        assert!(!connections.close_longest_idle());
+        drop(requests);
     }
 
     #[tokio::test(start_paused = true)]

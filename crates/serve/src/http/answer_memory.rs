@@ -1,12 +1,16 @@
 //! Memory for answers, from when they are made until clients have read them.
 //!
-//! Large answers have a part of their own: slow readers of large pages must not keep others from small answers.
+//! Large answers have a part of their own: slow readers of large pages must not keep others from small answers. Where
+//! one part is taken by slow readers, some of them are cut ([`super::holders`]).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
 
+use super::holders::{Counted, Holders, Part};
 use crate::fault::Fault;
 
 /// Memory is counted in these.
@@ -15,6 +19,10 @@ const UNIT: usize = 1 << 10;
 pub(super) const SMALL_BYTES_MAX: usize = 256 << 10;
 /// How long a query may wait for memory that slow readers hold. The request that waits may hold some already.
 pub(crate) const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it waits before slow readers are cut.
+const CUT_PAUSE: Duration = Duration::from_millis(250);
+/// How many answers may wait that are there already.
+const WAITING_MAX: usize = 64;
 
 /// The memory that answers may take.
 #[derive(Clone, Debug)]
@@ -23,6 +31,9 @@ pub(crate) struct AnswerMemory {
     large: Arc<Semaphore>,
     small_units: usize,
     large_units: usize,
+    holders: Holders,
+    /// For answers that wait although they are there already.
+    waiting: Arc<Semaphore>,
 }
 
 /// Memory of an answer: it grows while the answer is made, and is held until the client has read it.
@@ -30,6 +41,7 @@ pub(crate) struct AnswerMemory {
 pub(crate) struct MemoryReservation {
     held: Option<OwnedSemaphorePermit>,
     is_large: bool,
+    counted: Counted,
 }
 
 impl AnswerMemory {
@@ -41,25 +53,59 @@ impl AnswerMemory {
             large: Arc::new(Semaphore::new(large_units)),
             small_units: SMALL_BYTES_MAX.min(bytes / 16) / UNIT,
             large_units,
+            holders: Holders::default(),
+            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
         }
     }
 
-    /// Grows a reservation to this many bytes in total, or to all memory where it is less.
+    /// The most that a small answer takes.
+    pub(crate) fn small_bytes(&self) -> usize {
+        self.small_units * UNIT
+    }
+
+    /// Grows a reservation to this many bytes in total, or to all memory where it is less. Where there is none for a
+    /// while, the connections of slow readers are cut.
     pub(crate) async fn grow(
         &self,
         reservation: &mut MemoryReservation,
         bytes: usize,
     ) -> Result<(), Fault> {
         let units = bytes.div_ceil(UNIT).min(self.large_units);
-        let Some((memory, more)) = self.needed(reservation, units) else {
+        if self.try_grow(reservation, units * UNIT) {
+            return Ok(());
+        }
+        let Some((part, more)) = self.needed(reservation, units) else {
             return Ok(());
         };
-        let held = memory.clone().acquire_many_owned(more);
-        match tokio::time::timeout(HOLD_TIMEOUT, held).await {
-            Ok(Ok(held)) => self.add(reservation, held, units),
-            _ => return Err(Fault::Busy),
+        let mut held = pin!(self.part(part).clone().acquire_many_owned(more));
+        let deadline = Instant::now() + HOLD_TIMEOUT;
+        loop {
+            let until = deadline.min(Instant::now() + CUT_PAUSE);
+            match timeout_at(until, held.as_mut()).await {
+                Ok(Ok(held)) => {
+                    self.add(reservation, held, units);
+                    return Ok(());
+                }
+                Ok(Err(_)) => return Err(Fault::Busy),
+                Err(_) if Instant::now() >= deadline => return Err(Fault::Busy),
+                Err(_) => self.holders.cut(part, more as usize),
+            }
         }
-        Ok(())
+    }
+
+    /// As [`Self::grow`], for an answer that is there already: only a few of them may wait, because they take their
+    /// memory while they do.
+    pub(crate) async fn grow_for(
+        &self,
+        reservation: &mut MemoryReservation,
+        bytes: usize,
+    ) -> Result<(), Fault> {
+        if self.try_grow(reservation, bytes) {
+            return Ok(());
+        }
+        let waiting = self.waiting.clone().try_acquire_owned();
+        let _waiting = waiting.map_err(|_| Fault::Busy)?;
+        self.grow(reservation, bytes).await
     }
 
     /// Grows a reservation to this many bytes in total, or to all memory where it is less, where that is free right now.
@@ -74,33 +120,36 @@ impl AnswerMemory {
     /// Grows a reservation to this many bytes in total where that much is free right now.
     pub(crate) fn try_grow(&self, reservation: &mut MemoryReservation, bytes: usize) -> bool {
         let units = bytes.div_ceil(UNIT);
-        let Some((memory, more)) = self.needed(reservation, units) else {
+        let Some((part, more)) = self.needed(reservation, units) else {
             return true;
         };
-        let held = memory.clone().try_acquire_many_owned(more);
+        let held = self.part(part).clone().try_acquire_many_owned(more);
         held.is_ok_and(|held| {
             self.add(reservation, held, units);
             true
         })
     }
 
-    /// Which memory a reservation needs for this many units, and how much more of it.
-    fn needed(
-        &self,
-        reservation: &MemoryReservation,
-        units: usize,
-    ) -> Option<(&Arc<Semaphore>, u32)> {
+    fn part(&self, part: Part) -> &Arc<Semaphore> {
+        match part {
+            Part::Small => &self.small,
+            Part::Large => &self.large,
+        }
+    }
+
+    /// Which part a reservation needs for this many units, and how much more of it.
+    fn needed(&self, reservation: &MemoryReservation, units: usize) -> Option<(Part, u32)> {
         let held = reservation.units();
         if units <= held {
             return None;
         }
-        let (memory, more) = match (reservation.is_large, units > self.small_units) {
-            (false, false) => (&self.small, units - held),
+        let (part, more) = match (reservation.is_large, units > self.small_units) {
+            (false, false) => (Part::Small, units - held),
             // It moves: an answer that became large holds no memory of small ones.
-            (false, true) => (&self.large, units),
-            (true, _) => (&self.large, units - held),
+            (false, true) => (Part::Large, units),
+            (true, _) => (Part::Large, units - held),
         };
-        Some((memory, u32::try_from(more).unwrap_or(u32::MAX)))
+        Some((part, u32::try_from(more).unwrap_or(u32::MAX)))
     }
 
     fn add(&self, reservation: &mut MemoryReservation, more: OwnedSemaphorePermit, units: usize) {
@@ -110,6 +159,12 @@ impl AnswerMemory {
             held => *held = Some(more),
         }
         reservation.is_large |= becomes_large;
+        let part = match reservation.is_large {
+            true => Part::Large,
+            false => Part::Small,
+        };
+        let units = reservation.units();
+        reservation.counted.set(&self.holders, part, units);
     }
 }
 
@@ -120,6 +175,7 @@ impl MemoryReservation {
         if let Some(held) = &mut self.held {
             drop(held.split(above));
         }
+        self.counted.trim(self.units());
     }
 
     pub(crate) fn is_empty(&self) -> bool {

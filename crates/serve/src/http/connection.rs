@@ -23,8 +23,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, Sleep};
 
-use super::activity::{Activity, Registered, TrackedBody};
+use super::activity::{Activity, ReceivedBody, Registered, TrackedBody};
 use super::drain::Drain;
+use super::holders::Owner;
 use crate::error::{ApiError, ErrorCode};
 
 /// How long a client may take to send the head of a request, from its first byte, and from the beginning of
@@ -71,6 +72,7 @@ pub(super) async fn serve(
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         let (answering, ends) = (activity.begin(), ends.clone());
+        let request = request.map(|body| ReceivedBody::new(body, activity.clone()));
         let answered = match has_one_host(&request) {
             true => router.call(request).left_future(),
             false => std::future::ready(Ok(without_host())).right_future(),
@@ -107,11 +109,12 @@ pub(super) async fn serve(
         tokio::time::sleep(LAST_REQUEST.min(within / 2)).await;
     };
     let mut ending = std::pin::pin!(ending.fuse());
+    let owner = Owner::new(peer.0.ip(), activity.clone());
     let done = loop {
         tokio::select! {
             // What came is read first: it may be a request.
             biased;
-            done = connection.as_mut() => break done,
+            done = owner.clone().run(connection.as_mut()) => break done,
             () = &mut ending => connection.as_mut().graceful_shutdown(),
             // Another connection gets its place.
             () = activity.closed() => {
@@ -215,7 +218,7 @@ impl Head {
             return Ok(());
         }
         if self.since.is_none() || activity.started() != self.started {
-            self.since.get_or_insert_with(Instant::now);
+            (self.since, self.timer) = (Some(Instant::now()), None);
             (self.started, self.bytes) = (activity.started(), 0);
         }
         self.bytes += bytes;

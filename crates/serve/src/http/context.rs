@@ -92,15 +92,18 @@ impl Context {
         filter: &LogFilter,
     ) -> Result<(Page, MemoryReservation), Fault> {
         let mut held = MemoryReservation::default();
-        for _ in 0..MEMORY_TRIES {
+        let small = self.unread.small_bytes();
+        for _ in 1..MEMORY_TRIES {
             let page = self.query_with(view, range, filter, std::mem::take(&mut held));
             match page.await? {
                 Ok(found) => return Ok(found),
-                // What the page needs in all is not known.
+                // What the page needs in all is not known. A small one must not wait for the memory of large ones.
+                Err(missed) if missed <= small => self.grow(&mut held, small).await?,
                 Err(missed) => self.grow(&mut held, missed.saturating_mul(2)).await?,
             }
         }
-        Err(Fault::Busy)
+        let page = self.query_with(view, range, filter, held).await?;
+        page.map_err(|_| Fault::Busy)
     }
 
     /// One try; where there was no memory, the bytes for which there was none.
@@ -151,6 +154,15 @@ impl Context {
         bytes: usize,
     ) -> Result<(), Fault> {
         self.unread.grow(reservation, bytes).await
+    }
+
+    /// As [`Self::grow`], for an answer that is there already.
+    pub(crate) async fn grow_for(
+        &self,
+        reservation: &mut MemoryReservation,
+        bytes: usize,
+    ) -> Result<(), Fault> {
+        self.unread.grow_for(reservation, bytes).await
     }
 
     /// Grows a reservation to this many bytes in total where that much is free right now: a handler that

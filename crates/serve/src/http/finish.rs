@@ -1,6 +1,7 @@
 //! What happens to every answer of the public listener before it is sent: a time limit, what caches need, memory until
 //! the client has read it, the id of the request, the form of errors, a length for old clients, and compression.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _, to_bytes};
@@ -9,6 +10,7 @@ use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::access;
@@ -24,6 +26,13 @@ use crate::problem;
 
 /// How long any response may take to begin. Queries have their own, far lower limits.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an answer for HTTP/1.0 may take until all of it is there. It holds memory meanwhile, and one of any length
+/// may wait for that of others.
+const GATHER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many of them are gathered at a time, and up to how many bytes: together they leave most of the memory to others.
+const GATHERS: usize = 2;
+const GATHERED_BYTES_MAX: usize = 16 << 20;
 
 /// Routes whose errors are an object with a code and a message, for the clients that they were made for.
 const FIXED_ERRORS: [&str; 6] = [
@@ -42,9 +51,10 @@ pub(super) fn is_fixed(route: &str) -> bool {
 /// What answers need before they are sent.
 #[derive(Clone)]
 pub(crate) struct Finisher {
-    pub(crate) context: Context,
-    pub(crate) compressor: Compressor,
-    pub(crate) ids: RequestIds,
+    context: Context,
+    compressor: Compressor,
+    ids: RequestIds,
+    gathers: Arc<Semaphore>,
 }
 
 pub(crate) async fn finish(
@@ -68,7 +78,8 @@ pub(crate) async fn finish(
     };
     let mut response = conditions.apply(response).await;
     if version < Version::HTTP_11 {
-        response = match with_length(&finisher.context, response).await {
+        let gathered = tokio::time::timeout(GATHER_TIMEOUT, finisher.with_length(response)).await;
+        response = match gathered.unwrap_or_else(|_| Err(finisher.too_long_for_1_0())) {
             Ok(response) => response,
             // Caches must not keep it.
             Err(error) => conditions.apply(error.into_response()).await,
@@ -119,7 +130,7 @@ async fn counted(context: &Context, response: Response) -> Result<Response, ApiE
         return Ok(response);
     }
     let mut reservation = MemoryReservation::default();
-    context.grow(&mut reservation, bytes).await?;
+    context.grow_for(&mut reservation, bytes).await?;
     let (mut parts, body) = response.into_parts();
     // A body with a length is one buffer: nothing is copied, and nothing is waited for.
     let Ok(whole) = to_bytes(body, usize::MAX).await else {
@@ -131,50 +142,74 @@ async fn counted(context: &Context, response: Response) -> Result<Response, ApiE
     Ok(Response::from_parts(parts, Body::from(held.hold(whole))))
 }
 
-/// The answer with its length. Without one, the end of an HTTP/1.0 connection is the end of the answer: one
-/// that is cut would look whole.
-async fn with_length(context: &Context, response: Response) -> Result<Response, ApiError> {
-    if response.body().size_hint().exact().is_some() {
-        return Ok(response);
-    }
-    let max = context.limits.answer_bytes;
-    let (mut parts, body) = response.into_parts();
-    let mut chunks = body.into_data_stream();
-    let (mut whole, mut held) = (Vec::new(), MemoryReservation::default());
-    while let Some(chunk) = chunks.next().await {
-        let Ok(chunk) = chunk else {
-            let message = "the answer failed before its end: retry";
-            return Err(ApiError::new(ErrorCode::Internal, message));
-        };
-        let bytes = whole.len() + chunk.len();
-        if bytes > max {
-            let message = "the answer is too long for HTTP/1.0: use HTTP/1.1 (in nginx: proxy_http_version 1.1), or request less";
-            return Err(ApiError::over(Limit::ResponseBytes, max as u64, message));
+impl Finisher {
+    pub(crate) fn new(context: Context) -> Self {
+        Self {
+            compressor: Compressor::new(context.heavy.clone()),
+            context,
+            ids: RequestIds::default(),
+            gathers: Arc::new(Semaphore::new(GATHERS)),
         }
-        context.grow(&mut held, bytes).await?;
-        whole.extend_from_slice(&chunk);
     }
-    let held = HeldMemory::new(held);
-    parts.extensions.insert(held.clone());
-    Ok(Response::from_parts(parts, Body::from(held.hold(whole))))
+
+    /// The answer with its length. Without one, the end of an HTTP/1.0 connection is the end of the answer: one
+    /// that is cut would look whole.
+    async fn with_length(&self, response: Response) -> Result<Response, ApiError> {
+        if response.body().size_hint().exact().is_some() {
+            return Ok(response);
+        }
+        let _gather = self.gathers.acquire().await;
+        let (mut parts, body) = response.into_parts();
+        let mut chunks = body.into_data_stream();
+        let (mut whole, mut held) = (Vec::new(), MemoryReservation::default());
+        while let Some(chunk) = chunks.next().await {
+            let Ok(chunk) = chunk else {
+                let message = "the answer failed before its end: retry";
+                return Err(ApiError::new(ErrorCode::Internal, message));
+            };
+            let bytes = whole.len() + chunk.len();
+            if bytes > self.gathered_max() {
+                return Err(self.too_long_for_1_0());
+            }
+            self.context.grow(&mut held, bytes).await?;
+            whole.extend_from_slice(&chunk);
+        }
+        let held = HeldMemory::new(held);
+        parts.extensions.insert(held.clone());
+        Ok(Response::from_parts(parts, Body::from(held.hold(whole))))
+    }
+
+    fn gathered_max(&self) -> usize {
+        self.context.limits.answer_bytes.min(GATHERED_BYTES_MAX)
+    }
+
+    fn too_long_for_1_0(&self) -> ApiError {
+        let message = "the answer is too long for HTTP/1.0: use HTTP/1.1 (in nginx: proxy_http_version 1.1), or request less";
+        ApiError::over(Limit::ResponseBytes, self.gathered_max() as u64, message)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use axum::routing::get;
     use axum::{Json, Router, middleware};
+    use futures::stream;
     use hyper::service::Service as _;
     use hyper_util::service::TowerToHyperService;
     use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::chain::ServedChains;
     use crate::console;
     use crate::http::body::ResponseBody;
+    use crate::http::drain::drain;
     use crate::http::heavy::HeavyWork;
     use crate::http::limits::Limits;
+    use crate::http::listener::{ConnectionLimits, listen};
 
     /// Bytes of an answer, and how many of them the memory for small ones holds.
     const BYTES: usize = 50 << 10;
@@ -194,18 +229,18 @@ mod tests {
         Ok(body.into_response())
     }
 
-    fn router() -> Router {
+    fn context() -> Context {
         let limits = Limits {
             unread_bytes: ANSWERS * BYTES * 4,
             ..Limits::default()
         };
         let served = ServedChains::new(Vec::new());
-        let context = Context::new(served, limits, Arc::new(|| 0), HeavyWork::here());
-        let finisher = Finisher {
-            compressor: Compressor::new(context.heavy.clone()),
-            context: context.clone(),
-            ids: RequestIds::default(),
-        };
+        Context::new(served, limits, Arc::new(|| 0), HeavyWork::here())
+    }
+
+    fn router() -> Router {
+        let context = context();
+        let finisher = Finisher::new(context.clone());
         let file = console::files().last().unwrap();
         Router::new()
             .route("/plain", get(plain))
@@ -268,5 +303,69 @@ mod tests {
         let tag = unread[0].headers()[header::ETAG].to_str().unwrap();
         let confirmed = ask(&router, "/plain", ("if-none-match", tag)).await;
         assert_eq!(confirmed.status(), StatusCode::NOT_MODIFIED);
+    }
+
+    /// An answer that took long, such as a download, held its memory as long: two old clients kept all others from large
+    /// answers for minutes.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_for_http_1_0_is_there_soon_or_refused() {
+        let begun = stream::iter([Ok::<_, axum::Error>("x".repeat(BYTES))]);
+        let endless = move || async { Body::from_stream(begun.chain(stream::pending())) };
+        let finisher = Finisher::new(context());
+        let router = Router::new().route("/endless", get(endless));
+        let router = router.layer(middleware::from_fn_with_state(finisher, finish));
+        let asked = (0..GATHERS + 1).map(|_| {
+            let request = Request::builder().uri("/endless").version(Version::HTTP_10);
+            let service = TowerToHyperService::new(router.clone());
+            service.call(request.body(Body::empty()).unwrap())
+        });
+        let began = Instant::now();
+        for answer in futures::future::join_all(asked).await {
+            assert_eq!(answer.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
+        }
+        assert_eq!(began.elapsed(), GATHER_TIMEOUT);
+    }
+
+    /// Clients that read nothing held the memory of small answers until they were cut for that, half a minute later:
+    /// everybody else was refused meanwhile.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn slow_readers_are_cut_where_others_need_their_memory() {
+        const WITHIN: Duration = Duration::from_secs(20);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let limits = ConnectionLimits {
+            connections: 100,
+            per_peer: None,
+            place_kept: None,
+        };
+        let (_drainer, drain) = drain();
+        let mut listening = JoinSet::new();
+        listening.spawn(listen(listener, router(), limits, drain));
+        let request = "GET /plain HTTP/1.1\r\nhost: x\r\n\r\n";
+        let mut unread = Vec::new();
+        for _ in 0..ANSWERS {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(16 << 10).unwrap();
+            let mut stream = socket.connect(address).await.unwrap();
+            // More than the system buffers.
+            let requests = request.repeat(200);
+            stream.write_all(requests.as_bytes()).await.unwrap();
+            unread.push(stream);
+        }
+        let until = async |status: &str| {
+            let status = format!("HTTP/1.1 {status} ");
+            loop {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(request.as_bytes()).await.unwrap();
+                let mut head = vec![0; status.len()];
+                stream.read_exact(&mut head).await.unwrap();
+                if head == status.as_bytes() {
+                    break;
+                }
+            }
+        };
+        timeout(WITHIN, until("503")).await.unwrap();
+        timeout(WITHIN, until("200")).await.unwrap();
+        drop(unread);
     }
 }

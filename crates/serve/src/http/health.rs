@@ -1,6 +1,7 @@
 //! The router for operators: metrics, liveness, readiness. It needs no token, so that it shows nothing of providers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -11,12 +12,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::health::{ChainHealth, Probe};
 use crate::http::caching::NO_STORE;
 use crate::http::panics;
 use crate::renamed::with_old_names;
+
+/// How long metrics may take. Prometheus waits for ten seconds by default.
+const PRINT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Prints all metrics as text.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -64,19 +69,31 @@ pub fn health_router(probe: Arc<dyn Probe>, metrics: Metrics) -> Router {
 async fn show_metrics(State(context): State<Context>) -> Response {
     // For one client at a time: many of them must not take the cores. It is held to the end of the printing, also
     // where the client is gone by then.
-    let printing = context.printing.acquire_owned().await;
+    let Ok(printing) = timeout(PRINT_TIMEOUT, context.printing.acquire_owned()).await else {
+        return not_in_time();
+    };
     // Probes share the thread, and a process with many chains has many metrics.
     let print = move || {
         let text = (context.metrics)();
         drop(printing);
         text
     };
-    let Ok(text) = tokio::task::spawn_blocking(print).await else {
-        let message = "the metrics cannot be printed: please report it";
-        return ApiError::new(ErrorCode::Internal, message).into_response();
+    let text = match timeout(PRINT_TIMEOUT, tokio::task::spawn_blocking(print)).await {
+        Ok(Ok(text)) => text,
+        Ok(Err(_)) => {
+            let message = "the metrics cannot be printed: please report it";
+            return ApiError::new(ErrorCode::Internal, message).into_response();
+        }
+        // A disk that hangs, for example: its use is one of them.
+        Err(_) => return not_in_time(),
     };
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, text).into_response()
+}
+
+fn not_in_time() -> Response {
+    let message = format!("no metrics within {} s: retry", PRINT_TIMEOUT.as_secs());
+    ApiError::new(ErrorCode::Busy, message).into_response()
 }
 
 /// `/health` of the public listener: without what only operators may see.

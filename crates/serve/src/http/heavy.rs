@@ -2,13 +2,14 @@
 //! request waits while such a thread computes.
 
 use std::num::NonZeroUsize;
-use std::pin::pin;
 use std::sync::Arc;
 
 use futures::poll;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+
+use super::holders::Owner;
 
 /// Runs long work on the threads of a runtime of its own.
 #[derive(Clone, Debug)]
@@ -47,7 +48,11 @@ impl HeavyWork {
             return Some(done);
         }
         let mut task = JoinSet::new();
-        task.spawn_on(work, &self.threads);
+        // Its memory belongs to the same connection there.
+        match Owner::current() {
+            Some(owner) => task.spawn_on(owner.run(work), &self.threads),
+            None => task.spawn_on(work, &self.threads),
+        };
         task.join_next().await?.ok()
     }
 
@@ -56,8 +61,22 @@ impl HeavyWork {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let _core = pin!(self.cores.acquire()).await.ok()?;
+        let core = self.cores.clone().acquire_owned().await.ok()?;
+        let work = move || {
+            let done = work();
+            // Not before: it goes on where the caller is gone.
+            drop(core);
+            done
+        };
         self.threads.spawn_blocking(work).await.ok()
+    }
+}
+
+/// Runs what keeps a thread busy for a moment, and borrows: meanwhile another thread serves its connections.
+pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 
@@ -98,5 +117,19 @@ mod tests {
         });
         assert!(futures::FutureExt::now_or_never(work).is_none());
         assert_eq!(ended.recv().await, None);
+    }
+
+    /// Clients that came and went used to start more computations than there are cores.
+    #[tokio::test]
+    async fn a_computation_keeps_its_core_where_its_caller_is_gone() {
+        let heavy = HeavyWork::here();
+        let cores = heavy.cores.available_permits();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let work = heavy.compute(move || ended.recv());
+        assert!(futures::FutureExt::now_or_never(work).is_none());
+        assert_eq!(heavy.cores.available_permits(), cores - 1);
+        drop(end);
+        let all = u32::try_from(cores).unwrap();
+        drop(heavy.cores.acquire_many(all).await.unwrap());
     }
 }

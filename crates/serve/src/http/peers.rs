@@ -80,7 +80,7 @@ impl Drop for PeerPermit {
 }
 
 /// The address, or the network, that a connection counts for.
-fn counted_as(address: IpAddr) -> IpAddr {
+pub(super) fn counted_as(address: IpAddr) -> IpAddr {
     /// The network's part of an address.
     const NETWORK: u128 = !0 << 64;
     match address.to_canonical() {

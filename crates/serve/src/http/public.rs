@@ -12,14 +12,13 @@ use tower_http::cors::{Any, CorsLayer};
 use crate::chain::ServedChains;
 use crate::health::Probe;
 use crate::http::access::{RATE_LIMIT, RATE_LIMIT_POLICY};
-use crate::http::compress::Compressor;
 use crate::http::context::{Clock, Context};
 use crate::http::finish::{Finisher, finish};
 use crate::http::health::health;
 use crate::http::heavy::HeavyWork;
 use crate::http::limits::Limits;
 use crate::http::panics;
-use crate::http::request_id::{REQUEST_ID, RequestIds};
+use crate::http::request_id::REQUEST_ID;
 use crate::rest::logs::NEXT_CURSOR;
 use crate::rest::{
     self, blocks, chains, download, history, logs, logs_of_chains, overview, projections, ranges,
@@ -83,11 +82,7 @@ pub fn public_router(
     heavy: HeavyWork,
 ) -> Router {
     let context = Context::new(served, limits, clock, heavy);
-    let finisher = Finisher {
-        compressor: Compressor::new(context.heavy.clone()),
-        context: context.clone(),
-        ids: RequestIds::default(),
-    };
+    let finisher = Finisher::new(context.clone());
     // The outermost first, and as one tuple: separate layers would each be boxed and cloned for every
     // request.
     let layers = (

@@ -140,7 +140,7 @@ async fn a_range_that_ends_above_the_head_is_refused() {
 async fn a_query_waits_for_memory_without_its_slot() {
     let limits = Limits {
         queries_at_once: 1,
-        unread_bytes: 64 << 10,
+        unread_bytes: 1 << 20,
         ..Limits::default()
     };
     let served = ServedChains::new(vec![Arc::new(chain().await)]);
