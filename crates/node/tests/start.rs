@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use serde_json::{Value, json};
 use support::Bench;
+use support::rpc::Rpc;
 
 const DEPTH: &str = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
 const NOWHERE: &str = "http://127.0.0.1:1/SECRET";
@@ -145,12 +146,82 @@ async fn a_chain_whose_source_is_wrong_stops_no_other() {
     let states = bench.json(&["state", "--json"]);
     assert_eq!(state_of(&states, 31_337)["head"]["number"], 15);
     assert!(state_of(&states, 5)["head"].is_null());
-    // Where none can ever be followed, nothing starts.
+    // Where none can ever be followed and nothing is archived, nothing starts.
     let none = self::bench(&[chain(5, &url), chain(1, &url)]);
     assert_refused(
         &none,
         &["no chain can be followed", "expected=5", "expected=1"],
     );
+}
+
+/// The sources of all chains belong to other chains after a restart. That was a full outage: nothing was served, though
+/// it was archived.
+#[tokio::test(flavor = "multi_thread")]
+async fn archives_are_served_though_the_sources_of_all_chains_are_wrong() {
+    let other_id = EvmSpec {
+        chain_id: 31_338,
+        ..EvmSpec::tiny(10)
+    };
+    for (spec, expected) in [
+        (EvmSpec::tiny(11), "of another chain"),
+        (other_id, "expected=31337, got=31338"),
+    ] {
+        assert_served_beside(&EvmNode::new(spec, 60), expected).await;
+    }
+}
+
+/// An archive is served while the source of all chains is another node, and every place has this reason.
+async fn assert_served_beside(other: &EvmNode, expected: &str) {
+    let (node, server) = serve(EvmSpec::tiny(10), 40).await;
+    let at = address(&server);
+    // The second chain never had the right source: nothing of it is archived.
+    let bench = bench(&[chain(31_337, &server.url()), chain(5, &server.url())]);
+    assert_fails(&bench, CATCH_UP, &["expected=5, got=31337"]);
+    server.shutdown().await.unwrap();
+    let _wrong = serve_again(at, other).await;
+    let mut running = bench.start();
+    let refused = |code: u16, health: &Value| {
+        let is_refused = |id| {
+            let error = health_of(health, id)["error"].as_str();
+            error.is_some_and(|error| error.starts_with("the source failed: "))
+        };
+        code == 503 && is_refused(31_337) && is_refused(5)
+    };
+    let health = bench
+        .until_health("that both sources are wrong", refused)
+        .await;
+    let chain = health_of(&health, 31_337);
+    assert!(chain["notReadyReason"].is_string(), "{health}");
+    assert_eq!(chain["lastBackfillBlock"], 35, "{health}");
+    bench.wait("the reason of the state", || {
+        let states = bench.json(&["state", "--json"]);
+        let error = state_of(&states, 31_337)["error"].as_str();
+        error.is_some_and(|error| error.contains(expected))
+    });
+    assert!(bench.has_with("ingest_stopped", "error", expected));
+    assert!(bench.has_with("ingest_stopped", "error", "expected=5, got="));
+    assert_serves(&bench, &node).await;
+    assert!(running.is_alive(), "it ended");
+    running.stop();
+    // A caller that waits for the end learns that there is none.
+    assert_fails(&bench, CATCH_UP, &["the source cannot be used", expected]);
+    let states = bench.json(&["state", "--json"]);
+    assert_eq!(state_of(&states, 31_337)["head"]["number"], 35);
+    assert!(state_of(&states, 5)["head"].is_null(), "{states}");
+}
+
+/// Logs over JSON-RPC and a block over REST are those of the node.
+async fn assert_serves(bench: &Bench, node: &EvmNode) {
+    let rpc = Rpc::new(bench.public());
+    let range = json!([{ "fromBlock": "0x0", "toBlock": "0x23" }]);
+    let logs = rpc.call("eth_getLogs", range).await;
+    let logs_of = |at| node.block(at).unwrap().to_model().logs.len();
+    let expected: usize = (0..=35).map(logs_of).sum();
+    assert!(expected > 0, "the node has no logs");
+    assert_eq!(logs.as_array().unwrap().len(), expected);
+    let (status, block) = rpc.get("/v1/chains/31337/blocks/20").await;
+    assert_eq!(status, 200, "{block}");
+    assert_eq!(block["hash"], node.block(20).unwrap().hash.to_string());
 }
 
 fn state_of(states: &Value, id: u64) -> &Value {

@@ -255,7 +255,8 @@ fn all_or_none(opened: Vec<Result<Chain, String>>) -> Result<Vec<Chain>> {
 
 /// Asks all sources whether they serve their chains, for a moment: what is archived can be served without them,
 /// and each is asked again before it is used. Once one does, only those are waited for that are checked further
-/// at the start. Refuses only where none of them does and no later try would change that.
+/// at the start. Refuses only where none of them does, no later try would change that, and nothing is archived: a
+/// first run has a wrong setting then, and would serve nothing.
 async fn admit_all(settings: &Settings, chains: &[Chain]) -> Result<()> {
     let is_checked = |chain: &ChainSettings| chain.mode == Mode::Streaming || has_any(chain);
     let ask = |(chain, settings): (_, &ChainSettings)| {
@@ -284,6 +285,10 @@ async fn admit_all(settings: &Settings, chains: &[Chain]) -> Result<()> {
         if is_any_admitted && waited_for == 0 {
             return Ok(());
         }
+    }
+    let is_archived = |chain: &Chain| chain.archive.health().head.is_some();
+    if chains.iter().any(is_archived) {
+        return Ok(());
     }
     match refused.as_slice() {
         [only] if chains.len() == 1 => bail!("{only}"),
