@@ -15,6 +15,7 @@ use chronolith_model::BlockRange;
 use chronolith_stellar::Network;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use serde_json::Value;
 use support::Bench;
 use support::stellar::{Pond, archive, bench, content_root, ledger_bytes, ledgers_in, plain_lake};
 
@@ -209,15 +210,50 @@ async fn what_is_archived_is_served_while_an_object_of_the_lake_is_wrong() {
         .header("content-type", "application/json")
         .body(request);
     let answer = post.send().await.unwrap().text().await.unwrap();
-    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["result"]["sequence"], 38, "{answer}");
 
     std::fs::write(pond.lake.path(40), &whole).unwrap();
     await_head(&bench, 59);
-    let is_ready = |code: u16, _: &serde_json::Value| code == 200;
+    let is_ready = |code: u16, _: &Value| code == 200;
     bench.until_health("readiness", is_ready).await;
     running.stop();
     pond.assert_archived(&bench, 2..60).await;
+}
+
+/// Commands and the admin API printed the ids of networks as numbers, which JavaScript rounds to the id of no chain.
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_are_text_for_operators_too() {
+    let pond = Pond::new(36, 60);
+    let bench = bench(&pond.fields(&pond.lake_field()), "");
+    let id = Value::from(pond.network().chain_id().to_string());
+    let running = bench.start();
+    await_head(&bench, 59);
+    // The node answers the first two, and the command reads its answers.
+    for words in [
+        &["backfill", "--from", "10", "--to", "20"][..],
+        &["gc", "--dry-run"],
+        &["verify"],
+        &["state"],
+        &["state", "--ranges"],
+        &["state", "--keys"],
+    ] {
+        let shown = bench.json(&[words, &["--json"]].concat());
+        let one = shown.get(0).unwrap_or(&shown);
+        assert_eq!(one["chainId"], id, "{words:?}: {shown}");
+    }
+    let (address, token) = bench.admin();
+    for (path, field) in [
+        ("state", "/chains/0/chain"),
+        ("state", "/audit/0/chain"),
+        ("jobs", "/jobs/0/chainId"),
+    ] {
+        let request = reqwest::Client::new().get(format!("http://{address}/admin/v1/{path}"));
+        let answer = request.bearer_auth(&token).send().await.unwrap();
+        let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        assert_eq!(answer.pointer(field), Some(&id), "{path}: {answer}");
+    }
+    running.stop();
 }
 
 #[test]
@@ -236,7 +272,7 @@ fn events_are_logs() {
     assert!(proven > 0 && proven < made, "{proven} of {made}");
     let table = bench.say(&["logs", "--limit", "10000"]);
     assert_eq!(table.matches("  roots ").count(), proven, "{table}");
-    let has_id = |log: &&serde_json::Value| log["address"] != "0x";
+    let has_id = |log: &&Value| log["address"] != "0x";
     let contract = logs.iter().find(has_id).unwrap()["address"]
         .as_str()
         .unwrap();

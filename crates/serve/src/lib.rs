@@ -32,4 +32,5 @@ mod view;
 
 pub use encode::logs_as_json;
 pub use error::{ApiError, ErrorCode};
+pub use names::ChainId;
 pub use openapi::OPENAPI;

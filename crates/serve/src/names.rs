@@ -4,11 +4,13 @@ use std::borrow::Cow;
 
 use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Scope, Verification};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The id of a chain. A client whose numbers are floating point reads a larger number as another id.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ChainId(pub(crate) u64);
+/// The id of a chain as JSON: a number, or text where it is larger than 2^53 - 1. A client whose numbers are floating
+/// point reads a larger number as another id. Both forms are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChainId(pub u64);
 
 /// The largest integer up to which every integer is a floating-point number.
 const EXACT_MAX: u64 = (1 << 53) - 1;
@@ -18,6 +20,21 @@ impl Serialize for ChainId {
         match self.0 {
             0..=EXACT_MAX => to.serialize_u64(self.0),
             large => to.collect_str(&large),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ChainId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(u64),
+            Text(String),
+        }
+        match Form::deserialize(from)? {
+            Form::Number(id) => Ok(Self(id)),
+            Form::Text(id) => id.parse().map(Self).map_err(D::Error::custom),
         }
     }
 }
@@ -150,6 +167,18 @@ mod tests {
             (u64::MAX, "\"18446744073709551615\""),
         ] {
             assert_eq!(serde_json::to_string(&ChainId(id)).unwrap(), json);
+            assert_eq!(serde_json::from_str::<ChainId>(json).unwrap().0, id);
+            let text = format!("\"{id}\"");
+            assert_eq!(serde_json::from_str::<ChainId>(&text).unwrap().0, id);
+        }
+        for wrong in [
+            "-1",
+            "1.5",
+            "\"pubnet\"",
+            "null",
+            "\"18446744073709551616\"",
+        ] {
+            assert!(serde_json::from_str::<ChainId>(wrong).is_err(), "{wrong}");
         }
     }
 }

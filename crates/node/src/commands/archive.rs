@@ -9,6 +9,7 @@ use chronolith_archive::{
 use chronolith_follower::chain::{archive_settings, open_source};
 use chronolith_follower::location::ArchiveLocation;
 use chronolith_model::{BlockRange, BlockRef, Hash32};
+use chronolith_serve::ChainId;
 use chronolith_source::Source;
 use chronolith_store::BlobStore;
 use serde_json::{Value, json};
@@ -181,7 +182,7 @@ fn report_json(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) 
         })
     });
     json!({
-        "chainId": chain.chain_id,
+        "chainId": ChainId(chain.chain_id),
         "anchor": { "number": anchor.number, "hash": anchor.hash.to_string() },
         "keptVersion": report.kept_version,
         "unusableVersions": unusable.collect::<Vec<_>>(),
@@ -270,7 +271,7 @@ async fn upgrade(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
             );
         }
         all.push(json!({
-            "chainId": chain.chain_id,
+            "chainId": ChainId(chain.chain_id),
             "format": newest,
             "objects": report.objects,
             "upgraded": 0,

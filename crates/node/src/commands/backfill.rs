@@ -14,6 +14,7 @@ use chronolith_follower::progress::Progress;
 use chronolith_follower::run_state::RunState;
 use chronolith_follower::settings::RangePlan;
 use chronolith_model::{BlockRange, DatasetSet, ErrorKind};
+use chronolith_serve::ChainId;
 use chronolith_source::Error as SourceError;
 use serde_json::json;
 
@@ -44,7 +45,7 @@ pub(crate) async fn backfill(settings: &Settings, args: &BackfillRange) -> Resul
     };
     let (from, to) = (args.from, args.to);
     let answer = json!({
-        "chainId": chain.chain_id,
+        "chainId": ChainId(chain.chain_id),
         "from": from,
         "to": to,
         "filledBlocks": filled,

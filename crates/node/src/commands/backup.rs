@@ -177,7 +177,7 @@ fn report_copy(chain: &ChainSettings, what: &str, copied: &Copied, wanted: &Want
         );
     }
     json!({
-        "chainId": chain.chain_id,
+        "chainId": chronolith_serve::ChainId(chain.chain_id),
         "head": head,
         "objects": copied.objects,
         "copiedObjects": copied.new_objects,

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use chronolith_model::Verification;
+use chronolith_serve::ChainId;
 use chronolith_source::evm::{Checks, Oddity, Probed, Prober};
 use serde_json::{Value, json};
 
@@ -39,8 +40,8 @@ async fn probe(args: &ProbeChain) -> Result<Exit> {
     let level = level(&probed);
     if args.json {
         let blocks: Vec<Value> = probed.iter().map(as_json).collect();
-        let answer =
-            json!({ "chainId": chain_id, "blocks": blocks, "verification": level.as_str() });
+        let id = ChainId(chain_id);
+        let answer = json!({ "chainId": id, "blocks": blocks, "verification": level.as_str() });
         return print_json(&answer);
     }
     println!("chain {chain_id}, newest block {newest}");

@@ -9,6 +9,7 @@ use chronolith_archive::{GarbageReport, GcMode};
 use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::clock::now;
 use chronolith_follower::location::ArchiveLocation;
+use chronolith_serve::ChainId;
 use chronolith_serve::admin::operation::{Gc, Prune, Resume, Rewind, signed};
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
@@ -45,7 +46,7 @@ pub(crate) async fn resume(
     archive.release().await?;
     resumed.map_err(Error::msg)?;
     let head = archive.health().head.map(|head| head.number);
-    let answer = json!({ "chainId": chain.chain_id, "halted": false, "head": head });
+    let answer = json!({ "chainId": ChainId(chain.chain_id), "halted": false, "head": head });
     let name = &chain.name;
     let line = format!("{name}: the halt is over; `chronolith run` continues");
     print_result(&args.wanted, &answer, &line)
@@ -77,7 +78,8 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, args: &Reasoned) -> Res
     let rewound = archive.rewind(to, audit("rewind", &reason)).await;
     rewound.context("rewind")?;
     archive.release().await?;
-    let mut answer = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });
+    let mut answer =
+        json!({ "chainId": ChainId(chain.chain_id), "head": to, "headBefore": before });
     let mut line = format!("{name}: blocks above {to} are gone");
     if let Some(database) = database {
         let taken = take_back(&database, &archive, chain, &args.reason).await;
@@ -150,7 +152,7 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
     let orphans = report.orphans.iter();
     let orphans = orphans.map(|info| json!({ "object": info.name, "bytes": info.len }));
     let answer = json!({
-        "chainId": chain.chain_id,
+        "chainId": ChainId(chain.chain_id),
         "dryRun": dry_run,
         "orphanSegmentBytes": report.orphan_segment_bytes,
         "orphanStateRecords": report.orphan_state_records,

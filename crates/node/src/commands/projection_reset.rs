@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use chronolith_follower::chain::open_reader;
 use chronolith_projection::{Order, TakenBack};
+use chronolith_serve::ChainId;
 use serde_json::json;
 
 use super::output::print_result;
@@ -18,7 +19,7 @@ pub(super) async fn rewind(settings: &Settings, args: &Reasoned) -> Result<Exit>
     let database = database_of(settings)?;
     database.check_version().await?;
     let taken = take_back(&database, &archive, chain, &args.reason).await?;
-    let answer = json!({ "chainId": chain.chain_id, "database": taken });
+    let answer = json!({ "chainId": ChainId(chain.chain_id), "database": taken });
     print_result(&args.wanted, &answer, &line_of(chain, &taken))
 }
 
@@ -43,7 +44,8 @@ pub(super) async fn reset(settings: &Settings, args: &ResetProjection) -> Result
     } else {
         format!("{}: nothing was known of {name}", chain.name)
     };
-    let answer = json!({ "chainId": chain.chain_id, "projection": name, "known": done.known });
+    let answer =
+        json!({ "chainId": ChainId(chain.chain_id), "projection": name, "known": done.known });
     print_result(&args.wanted, &answer, &line)
 }
 

@@ -5,6 +5,7 @@ use chronolith_archive::{RangeReport, RangeState};
 use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::ranges::{Ranges, settle};
 use chronolith_follower::run_state::RunState;
+use chronolith_serve::ChainId;
 use chronolith_serve::admin::operation::{self, signed};
 use chronolith_serve::ranges::{
     failed_phase_name, ledger_phase_name, range_json, txhash_phase_name,
@@ -50,7 +51,8 @@ pub(super) async fn show(settings: &Settings, wanted: &Wanted, shown: Shown) -> 
             (Shown::Keys, true) => {
                 let pairs = keys(&ranges, &place).into_iter();
                 let pairs: Map<String, Value> = pairs.map(|key| (key.name, key.value)).collect();
-                all.push(json!({ "chainId": chain.chain_id, "chain": chain.name, "keys": pairs }));
+                let id = ChainId(chain.chain_id);
+                all.push(json!({ "chainId": id, "chain": chain.name, "keys": pairs }));
             }
         }
     }
@@ -62,7 +64,7 @@ pub(super) async fn show(settings: &Settings, wanted: &Wanted, shown: Shown) -> 
 
 fn as_json(chain: &ChainSettings, ranges: &Ranges) -> Value {
     json!({
-        "chainId": chain.chain_id,
+        "chainId": ChainId(chain.chain_id),
         "chain": chain.name,
         "mode": ranges.mode,
         "backfill": ranges.bounds.map(|(from, to)| json!({ "from": from, "to": to })),
@@ -174,7 +176,7 @@ pub(crate) async fn retry_range(settings: &Settings, args: &RetryRange) -> Resul
     tried?;
     let range = ranges.all.iter().find(|range| range.id == id);
     let state = range.map_or(RangeState::Pending, |range| range.state);
-    let answer = json!({ "chainId": chain.chain_id, "id": id, "state": state.name() });
+    let answer = json!({ "chainId": ChainId(chain.chain_id), "id": id, "state": state.name() });
     let line = format!("{name}: range {id} is {}", state.name());
     match state {
         RangeState::Failed => {

@@ -10,6 +10,7 @@ use chronolith_follower::error::FollowError;
 use chronolith_follower::progress::{Progress, Unit};
 use chronolith_follower::ranges::settle;
 use chronolith_model::{BlockRange, ErrorKind, Proof};
+use chronolith_serve::ChainId;
 use chronolith_source::Want;
 use serde_json::json;
 
@@ -242,7 +243,7 @@ fn print_repaired(
     let (from, to) = (range.start, range.end - 1);
     if args.wanted.json {
         let answer = json!({
-            "chainId": chain.chain_id,
+            "chainId": ChainId(chain.chain_id),
             "from": from,
             "to": to,
             "dryRun": args.dry_run,

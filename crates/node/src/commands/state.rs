@@ -8,8 +8,10 @@ use chronolith_archive::{Health, HealthReport};
 use chronolith_follower::chain::open_reader;
 use chronolith_follower::preflight::agreement;
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, Verification};
+use chronolith_serve::ChainId;
 use chronolith_serve::times::utc;
 use chronolith_source::evm::Strategy;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::output::print_json;
@@ -53,7 +55,7 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
                 if wanted.json {
                     let shown = json!({
                         "chain": chain.name,
-                        "chainId": chain.chain_id,
+                        "chainId": ChainId(chain.chain_id),
                         "archiveError": format!("{error:#}"),
                     });
                     all.push(with_node(shown, chain, &node));
@@ -164,9 +166,10 @@ async fn running(settings: &Settings) -> BTreeMap<u64, Value> {
     let Some(Value::Array(chains)) = state.remove("chains") else {
         return BTreeMap::new();
     };
-    // A number, or text where it is too large for some readers of JSON.
-    let id = |id: &Value| id.as_u64().or_else(|| id.as_str()?.parse().ok());
-    let by_id = |chain: Value| Some((id(chain.get("chain")?)?, chain));
+    let by_id = |chain: Value| {
+        let ChainId(id) = ChainId::deserialize(chain.get("chain")?).ok()?;
+        Some((id, chain))
+    };
     chains.into_iter().filter_map(by_id).collect()
 }
 
@@ -223,7 +226,7 @@ fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> V
     });
     json!({
         "chain": chain.name,
-        "chainId": chain.chain_id,
+        "chainId": ChainId(chain.chain_id),
         "head": head,
         "headTimestamp": report.head_timestamp,
         "halted": halt,

@@ -12,6 +12,7 @@ use chronolith_follower::chain::{open_reader, open_source, want_of};
 use chronolith_follower::progress::{Progress, Unit};
 use chronolith_follower::stellar::open_lake_alone;
 use chronolith_model::{Block, BlockMeta, BlockRange, Dataset, DatasetSet, Payload, Proof};
+use chronolith_serve::ChainId;
 use chronolith_source::{Fetched, Source};
 use serde_json::{Value, json};
 
@@ -132,7 +133,7 @@ pub(crate) async fn verify(settings: &Settings, args: &VerifyRange) -> Result<Ex
     let (from, to, logs) = (range.start, range.end - 1, found.logs);
     if args.wanted.json {
         let answer = json!({
-            "chainId": chain.chain_id,
+            "chainId": ChainId(chain.chain_id),
             "from": from,
             "to": to,
             "logs": logs,

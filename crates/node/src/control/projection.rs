@@ -11,7 +11,7 @@ use chronolith_projection_adfs::{KnownVersion, add_version, list_versions, remov
 use chronolith_serve::admin::operation::{
     LockOf, OfProjection, PartitionsOf, ProjectionOperation, Replay, VersionOf,
 };
-use chronolith_serve::{ApiError, ErrorCode};
+use chronolith_serve::{ApiError, ChainId, ErrorCode};
 use const_hex::encode_prefixed;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -79,14 +79,14 @@ pub(crate) enum Outcome {
         chains: Vec<ChainState>,
     },
     Resumed {
-        chain_id: u64,
+        chain_id: ChainId,
         #[serde(skip)]
         chain: String,
         /// The projections that were paused.
         resumed: Vec<String>,
     },
     Replayed {
-        chain_id: u64,
+        chain_id: ChainId,
         #[serde(skip)]
         chain: String,
         jobs: u64,
@@ -104,7 +104,7 @@ pub(crate) enum Outcome {
     Gaps(Vec<Gap>),
     Locks(Vec<LeaseReport>),
     Released {
-        chain_id: u64,
+        chain_id: ChainId,
         #[serde(skip)]
         chain: String,
         #[serde(rename = "type")]
@@ -122,7 +122,7 @@ pub(crate) enum Outcome {
     },
     Versions(Vec<KnownVersion>),
     AddedVersion {
-        chain_id: u64,
+        chain_id: ChainId,
         #[serde(skip)]
         chain: String,
         implementation: String,
@@ -131,7 +131,7 @@ pub(crate) enum Outcome {
         new: bool,
     },
     RemovedVersion {
-        chain_id: u64,
+        chain_id: ChainId,
         #[serde(skip)]
         chain: String,
         implementation: String,
@@ -197,7 +197,7 @@ impl ProjectionOperator<'_> {
                 let chain = self.chain(of.chain)?;
                 let address = address_of(&of.implementation)?;
                 Outcome::RemovedVersion {
-                    chain_id: chain.chain_id,
+                    chain_id: ChainId(chain.chain_id),
                     chain: chain.name.clone(),
                     implementation: encode_prefixed(address),
                     removed: remove_version(database, chain.chain_id, &address, operator).await?,
@@ -243,7 +243,7 @@ impl ProjectionOperator<'_> {
             }
         }
         Ok(Outcome::Resumed {
-            chain_id,
+            chain_id: ChainId(chain_id),
             chain: chain.name.clone(),
             resumed,
         })
@@ -265,7 +265,7 @@ impl ProjectionOperator<'_> {
             made += jobs::replay(self.database, target, range, blocks, &self.operator).await?;
         }
         Ok(Outcome::Replayed {
-            chain_id,
+            chain_id: ChainId(chain_id),
             chain: chain.name.clone(),
             jobs: made,
         })
@@ -285,7 +285,7 @@ impl ProjectionOperator<'_> {
         let chain = self.chain(of.chain)?;
         let kind: LeaseKind = of.kind.parse()?;
         Ok(Outcome::Released {
-            chain_id: chain.chain_id,
+            chain_id: ChainId(chain.chain_id),
             chain: chain.name.clone(),
             kind: kind.name(),
             released: leases::release(self.database, chain.chain_id, kind, &self.operator).await?,
@@ -328,7 +328,7 @@ impl ProjectionOperator<'_> {
         let address = address_of(&of.implementation)?;
         let (chain_id, version) = (chain.chain_id, (&address, of.version));
         Ok(Outcome::AddedVersion {
-            chain_id,
+            chain_id: ChainId(chain_id),
             chain: chain.name.clone(),
             implementation: encode_prefixed(address),
             version: of.version,

@@ -9,6 +9,7 @@ use chronolith_follower::clock::now;
 use chronolith_follower::control::Closed;
 use chronolith_follower::ranges::Ranges;
 use chronolith_projection::TakenBack;
+use chronolith_serve::ChainId;
 use chronolith_serve::admin::operation::{ChainOperation, Gc, Prune, Resume, RetryRange, Rewind};
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ pub(crate) async fn submit(chain: &Arc<RunningChain>, operation: ChainOperation)
 
 async fn perform(chain: &RunningChain, operation: ChainOperation) -> Done {
     tracing::info!(chain = %chain.settings.name, ?operation, "operator request");
-    let (archive, chain_id) = (&chain.archive, chain.settings.chain_id);
+    let (archive, chain_id) = (&chain.archive, ChainId(chain.settings.chain_id));
     let reason = &operation.recorded_reason()?;
     match operation {
         ChainOperation::Resume(operation) => {
@@ -85,7 +86,7 @@ async fn rewind(chain: &RunningChain, to: u64, reason: &str) -> Done {
     let reset = chain.reset_window();
     rewound.map_err(|error| error.to_string())?;
     reset.map_err(|error| error.to_string())?;
-    let chain_id = chain.settings.chain_id;
+    let chain_id = ChainId(chain.settings.chain_id);
     let done = json!({ "chainId": chain_id, "head": head(archive), "headBefore": before });
     let Some(database) = chain.projected_into.get() else {
         return Ok(done);
@@ -137,7 +138,7 @@ pub(crate) async fn prune(
     let pruned = archive.prune(below, audit("prune", reason)).await?;
     let covered = archive.health().covered;
     Ok(json!({
-        "chainId": settings.chain_id,
+        "chainId": ChainId(settings.chain_id),
         "below": below,
         "segments": pruned,
         "first": covered.map(|covered| covered.start),

@@ -15,7 +15,7 @@ use chronolith_serve::admin::{OperationFuture, Operator, Tokens, admin_router};
 use chronolith_serve::chain::EndpointHealth;
 use chronolith_serve::health::ChainHealth;
 use chronolith_serve::http::{ConnectionLimits, Drain, listen};
-use chronolith_serve::{ApiError, ErrorCode};
+use chronolith_serve::{ApiError, ChainId, ErrorCode};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -62,7 +62,7 @@ enum JobStatus {
 #[serde(rename_all = "camelCase")]
 struct Job {
     id: usize,
-    chain_id: u64,
+    chain_id: ChainId,
     from: u64,
     to: u64,
     status: JobStatus,
@@ -126,7 +126,7 @@ impl AdminServer {
         let possible = check_numbers(&chain.settings, range.from, range.to);
         possible.map_err(|error| refusal(ErrorCode::BadRange, error.to_string()))?;
         let mut jobs = self.jobs.lock();
-        let chain_id = chain.settings.chain_id;
+        let chain_id = ChainId(chain.settings.chain_id);
         let runs = |job: &Job| job.chain_id == chain_id && job.status == JobStatus::Running;
         if jobs.iter().any(runs) {
             let message = "a backfill of this chain is running; see GET /admin/v1/jobs";
@@ -183,7 +183,7 @@ impl Operator for AdminServer {
     fn state(&self) -> Value {
         let audit = self.chains.all.iter().map(|chain| {
             let entries = chain.archive.health().audit;
-            json!({ "chain": chain.settings.chain_id, "entries": audit_json(&entries) })
+            json!({ "chain": ChainId(chain.settings.chain_id), "entries": audit_json(&entries) })
         });
         let chains = self.chains.all.iter().map(|chain| {
             let endpoints = chain.source.endpoints().into_iter().map(endpoint);
