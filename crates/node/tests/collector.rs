@@ -377,8 +377,7 @@ fn a_file_goes_before_the_variables_and_says_so() {
     }
     std::fs::write(&bench.config, r#"{ "chains": ["base"] }"#).unwrap();
     let shown = bench.say_plain(&["config", "check"], &set);
-    let note =
-        "Note: ACTIVE_CHAIN is set and not used: the settings file chronolith.json goes before it";
+    let note = "Note: set and not used: ACTIVE_CHAIN, RPC_URL, CONTRACT_ADDRESS, START_POINT";
     assert!(
         shown.contains(note) && shown.contains("base (8453)"),
         "{shown}"

@@ -15,6 +15,13 @@ const CHAIN: &str = "ACTIVE_CHAIN";
 const REST: [&str; 3] = ["RPC_URL", "CONTRACT_ADDRESS", "START_POINT"];
 /// Variables that no other program has: they are set for a collector.
 const OF_A_COLLECTOR: [&str; 2] = ["CONTRACT_ADDRESS", "START_POINT"];
+/// Variables with a default.
+const OPTIONAL: [&str; 4] = [
+    "BATCH_SIZE",
+    "JOB_LEASE_TTL_MS",
+    "HISTORICAL_POLL_INTERVAL_MS",
+    "REALTIME_POLL_INTERVAL_MS",
+];
 
 /// Blocks of a job where `BATCH_SIZE` is not set.
 const BATCH_SIZE: u64 = 100;
@@ -61,15 +68,47 @@ pub(super) fn is_meant(variable: &dyn Fn(&str) -> Option<String>) -> Result<bool
     Ok(is_meant)
 }
 
-/// A line for a file that goes before the variables of a collector.
-pub(super) fn ignored(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
-    variable(CHAIN)?;
+/// A line for a file that goes before the variables of a collector. It may use some of them by name.
+pub(super) fn beside_file(
+    path: &Path,
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let is_in_file = |name: &str| {
+        let uses = [format!("${{{name}}}"), format!("${{{name}:-")];
+        uses.iter().any(|used| text.contains(used))
+    };
+    let mut names = set_of_document(variable);
+    names.retain(|name| !is_in_file(name));
+    let names = listed(&names)?;
     Some(format!(
-        "{CHAIN} is set and not used: the settings file {} goes before it. Without the file, {CHAIN}, {} \
-         describe the chain",
+        "set and not used: {names}; the settings file {} goes before the variables of a collector. Without the file, \
+         {CHAIN}, {} describe the chain",
         path.display(),
         REST.join(", ")
     ))
+}
+
+/// A line for a run that is not of a collector, since its chain is not set.
+pub(super) fn without_chain(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let names = listed(&set_of_document(variable))?;
+    Some(format!(
+        "set and not used: {names}; they are for a collector, whose chain {CHAIN}, {} describe",
+        REST.join(", ")
+    ))
+}
+
+/// The variables of the document that are set, also those that other programs have.
+fn set_of_document(variable: &dyn Fn(&str) -> Option<String>) -> Vec<&'static str> {
+    let unused = NOT_USED.iter().map(|(name, _)| *name);
+    let all = [CHAIN].into_iter().chain(REST).chain(OPTIONAL);
+    let set = all.chain(unused).filter(|name| variable(name).is_some());
+    set.collect()
+}
+
+/// None where there are none.
+fn listed(names: &[&str]) -> Option<String> {
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// A line with the variables of the document that are set and not used.
@@ -253,13 +292,37 @@ mod tests {
         }
         assert!(!line.contains("DEV_MULTIPLE_WORKERS"), "{line}");
         assert_eq!(not_used(&|_| None), None);
-        let chain = |name: &str| (name == CHAIN).then(|| "1".to_owned());
-        let ignored_by = |variable| ignored(Path::new("a.json"), variable);
-        assert!(
-            ignored_by(&chain)
-                .unwrap()
-                .contains("a.json goes before it")
-        );
-        assert_eq!(ignored_by(&|_| None), None);
+    }
+
+    /// Nothing but the chain was named beside a file, and nothing without one.
+    #[test]
+    fn variables_of_no_collector_are_named_once() {
+        let all = [CHAIN]
+            .into_iter()
+            .chain(REST)
+            .chain(OPTIONAL)
+            .chain(NOT_USED.map(|(name, _)| name));
+        for name in all {
+            let set = |one: &str| (one == name).then(|| "SECRET".to_owned());
+            let beside = |text: &str| beside_file(Path::new("a.json"), text, &set);
+            let lines = [beside("{}"), without_chain(&set)].map(Option::unwrap);
+            for line in &lines {
+                let names = format!("set and not used: {name};");
+                assert!(line.starts_with(&names), "{line}");
+                assert!(!line.contains("SECRET"), "{line}");
+            }
+            assert!(lines[0].contains("a.json"), "{}", lines[0]);
+            // A file may use it after all.
+            for used in [format!("\"${{{name}}}\""), format!("\"${{{name}:-x}}\"")] {
+                assert_eq!(beside(&used), None, "{used}");
+            }
+            let other = format!("\"${{{name}_2}}\"");
+            assert!(beside(&other).is_some(), "{other}");
+        }
+        let both = |name: &str| name.ends_with("_INTERVAL_MS").then(|| "1".to_owned());
+        let names = "set and not used: HISTORICAL_POLL_INTERVAL_MS, REALTIME_POLL_INTERVAL_MS;";
+        assert!(without_chain(&both).unwrap().starts_with(names));
+        assert_eq!(without_chain(&|_| None), None);
+        assert_eq!(beside_file(Path::new("a.json"), "{}", &|_| None), None);
     }
 }

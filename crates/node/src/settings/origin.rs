@@ -1,5 +1,6 @@
 //! Where the settings come from: a file, the variables of a fee collector, or nothing.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
@@ -64,11 +65,16 @@ impl Origin {
 
     /// What is set and not used, one line each.
     pub(super) fn notes(&self, variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
-        match self {
-            Self::File(path) => collector::ignored(path, variable).into_iter().collect(),
-            Self::Collector => collector::not_used(variable).into_iter().collect(),
-            Self::KnownChains => Vec::new(),
-        }
+        let note = match self {
+            Self::File(path) => {
+                // Default: a file that is gone since it was read uses no variable.
+                let text = fs::read_to_string(path).unwrap_or_default();
+                collector::beside_file(path, &text, variable)
+            }
+            Self::Collector => collector::not_used(variable),
+            Self::KnownChains => collector::without_chain(variable),
+        };
+        note.into_iter().collect()
     }
 
     /// How it is called in what people read.
@@ -134,6 +140,26 @@ mod tests {
         let nowhere = Path::new("/nowhere/chronolith.json");
         let named = Origin::find(Path::new(""), Some(nowhere), &|_| None).unwrap();
         assert_eq!(named, Origin::File(nowhere.to_owned()));
+    }
+
+    #[test]
+    fn what_is_set_and_not_used_is_named_for_each_origin() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("chronolith.json");
+        std::fs::write(&file, r#"{ "chains": [{ "rpcHttp": ["${RPC_URL}"] }] }"#).unwrap();
+        let set = ["RPC_URL", "BATCH_SIZE", "MONGO_URI"];
+        let variable = |name: &str| set.contains(&name).then(|| "x".to_owned());
+        for (origin, names) in [
+            (Origin::File(file), "BATCH_SIZE, MONGO_URI; "),
+            (Origin::Collector, "MONGO_URI ("),
+            (Origin::KnownChains, "RPC_URL, BATCH_SIZE, MONGO_URI; "),
+        ] {
+            let notes = origin.notes(&variable);
+            let expected = format!("set and not used: {names}");
+            let is_right = notes.len() == 1 && notes[0].starts_with(&expected);
+            assert!(is_right, "{origin:?}: {notes:?}");
+            assert_eq!(origin.notes(&|_| None), [""; 0]);
+        }
     }
 
     #[test]
