@@ -122,6 +122,31 @@ async fn logs_that_drip_are_requested_elsewhere() {
     );
 }
 
+/// Every answer could have 128 MiB, also that to a call whose answer has a hundred bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_answers_are_received_only_where_answers_may_be_long() {
+    const LONG: usize = 2 << 20;
+    let server = |method: &'static str| {
+        Canned::start(move |request| {
+            let mut body = replies(request, chain);
+            if request.contains(method) {
+                body.push_str(&" ".repeat(LONG));
+            }
+            whole(&body)
+        })
+    };
+    let (ids, logs) = (server("eth_chainId").await, server("eth_getLogs").await);
+    let error = source(&[&ids]).check_chain().await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::TooLarge, "{error}");
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    let source = source(&[&logs]);
+    source.check_chain().await.unwrap();
+    let fetched = source.fetch(BlockRange::new(0, 9), &want(), None).await;
+    assert_eq!(fetched.unwrap().len(), 9);
+    let asked = logs.asked();
+    assert!(asked.iter().any(|request| request.contains("eth_getLogs")));
+}
+
 /// An object of a lake held a round forever: a byte came before each pause was over.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_drips_is_given_up() {

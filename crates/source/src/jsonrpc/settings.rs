@@ -10,7 +10,7 @@ pub struct EndpointSettings {
     pub per_second: f64,
     /// Calls in one request.
     pub batch: usize,
-    /// An answer longer than this is refused.
+    /// An answer longer than this is refused. That to a call whose answer is small on every chain has a lower limit.
     pub answer_bytes_max: u64,
 }
 

@@ -9,19 +9,20 @@ use super::Endpoint;
 use crate::error::{Error, Result};
 use crate::failure::FailureClass;
 use crate::http::{Received, connection_failed, read, retry_after};
-use crate::jsonrpc::call::{Call, body_of};
+use crate::jsonrpc::call::{Call, body_of, small_bytes_max};
 
 /// All of an answer that is known to be small.
 const SMALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Calls of a request whose answer is known to be small: the newest block and its tags.
-const SMALL_CALLS_MAX: usize = 3;
 
 impl Endpoint {
     pub(super) async fn exchange(&self, calls: &[Call]) -> Result<(StatusCode, Received)> {
-        if calls.len() > SMALL_CALLS_MAX || !calls.iter().all(Call::is_small) {
-            return self.receive(calls).await;
-        }
-        let received = tokio::time::timeout(SMALL_TIMEOUT, self.receive(calls)).await;
+        let bytes_max = self.settings.answer_bytes_max;
+        // What has a hundred bytes must not take the memory of the longest answers.
+        let Some(small) = small_bytes_max(calls) else {
+            return self.receive(calls, bytes_max).await;
+        };
+        let receive = self.receive(calls, small.min(bytes_max));
+        let received = tokio::time::timeout(SMALL_TIMEOUT, receive).await;
         let late = |_| {
             Err(self
                 .unavailable("timed out")
@@ -30,7 +31,7 @@ impl Endpoint {
         received.unwrap_or_else(late)
     }
 
-    async fn receive(&self, calls: &[Call]) -> Result<(StatusCode, Received)> {
+    async fn receive(&self, calls: &[Call], bytes_max: u64) -> Result<(StatusCode, Received)> {
         let request = self
             .client
             .post(self.url.clone())
@@ -51,7 +52,7 @@ impl Endpoint {
             });
         }
         // Some answer a JSON-RPC error with a status of its own: the body says which.
-        let bytes = read(response, &self.health, self.settings.answer_bytes_max).await?;
+        let bytes = read(response, &self.health, bytes_max).await?;
         Ok((status, bytes))
     }
 }
