@@ -133,9 +133,16 @@ fn where_the_database_is_can_be_read_and_is_shown_without_its_password() {
     let bad = [("PG_URL", "postgres://user:SECRET@db.example:notaport/fees")];
     let named = "db.url, PG_URL: the URL of the database cannot be read, its port is wrong";
     check(WITHOUT, &[], &bad, named);
+    // The form of `libpq` without a URL.
+    let pairs = "host=db.example user=user password=SECRET dbname=fees port";
+    let (good_pairs, bad_pairs) = (format!("{pairs}=5433"), format!("{pairs}=x"));
+    let good_pairs = [("PG_URL", good_pairs.as_str())];
+    let bad_pairs = [("PG_URL", bad_pairs.as_str())];
+    check(WITHOUT, &[], &good_pairs, shown);
+    check(WITHOUT, &[], &bad_pairs, named);
     let bench = Bench::new(&[], "");
     std::fs::write(&bench.config, WITHOUT).unwrap();
-    for variables in [good, bad] {
+    for variables in [good, bad, good_pairs, bad_pairs] {
         let output = with(&bench, &["config", "check"], &variables).output();
         let said = said(&output.unwrap());
         assert!(!said.contains("SECRET"), "{said}");

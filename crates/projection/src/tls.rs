@@ -315,6 +315,11 @@ mod tests {
             ("postgres://u@/d?host=/run/pg", "d on /run/pg:5432"),
             ("postgres://u:SECRET@h:notaport/d", "its port is wrong"),
             (
+                "host=h port=5433 user=u password=SECRET dbname=d",
+                "d on h:5433",
+            ),
+            ("host=h port=x user=u password=SECRET", "its port is wrong"),
+            (
                 "postgres://u:SECRET@h/d?SECRET=1",
                 "cannot be read: it is of the form",
             ),

@@ -23,6 +23,9 @@ fn the_example_loads_and_defaults_are_filled_in() {
     assert_eq!(chain.finality, Finality::Depth(5));
     assert!(chain.datasets.contains(Dataset::Headers));
     assert_eq!(chain.scope, Scope::All);
+    assert_eq!(settings.drain, Duration::from_secs(10));
+    assert!(settings.api_keys.is_none(), "everybody may use the API");
+    assert_eq!(settings.access_log, AccessLogTarget::Off);
 }
 
 #[test]
