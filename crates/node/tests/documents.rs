@@ -6,6 +6,7 @@
 )]
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::process::Command;
 
 const README: &str = include_str!("../../../README.md");
@@ -91,6 +92,24 @@ fn the_readme_is_short_and_shows_the_console_first() {
     assert!(third.contains("(docs/images/console.png)"), "{third}");
     let lines = README.lines().count();
     assert!(lines <= README_LINES_MAX, "{lines} lines");
+}
+
+/// Each file of settings in the folder of examples can be copied and checked as it is.
+#[test]
+fn every_example_is_accepted() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let mut checked = BTreeSet::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+        let command = command.args(["config", "check", "--config"]).arg(&path);
+        let output = command.output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {message}", path.display());
+        checked.insert(path.file_name().unwrap().to_owned());
+    }
+    let names = ["adfs.json", "chronolith.json", "chronolith.toml"];
+    assert_eq!(checked, BTreeSet::from(names.map(OsString::from)));
 }
 
 #[test]

@@ -145,7 +145,12 @@ mod tests {
     fn documented_examples_use_known_fields() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let mut found = 0;
-        for name in ["README.md", "docs/cli.md", "docs/settings.md"] {
+        for name in [
+            "README.md",
+            "docs/cli.md",
+            "docs/guide.md",
+            "docs/settings.md",
+        ] {
             let text = std::fs::read_to_string(format!("{root}/{name}")).unwrap();
             for fenced in text.split("```json\n").skip(1) {
                 let (example, _) = fenced.split_once("```").unwrap();
@@ -157,6 +162,31 @@ mod tests {
             }
         }
         assert!(found > 0, "no document has an example");
+    }
+
+    /// The first file of users of ADFS: what is in it is enough, and an update of its contract finds its version.
+    #[test]
+    fn the_example_for_adfs_is_whole_and_that_of_the_guide() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).unwrap();
+        let example = read("examples/adfs.json");
+        check(&example, &[]);
+        let settings = crate::settings::Settings::parse(&example, false).unwrap();
+        let adfs = settings.chains[0].adfs.as_ref().unwrap();
+        assert_eq!(adfs.start_block, settings.chains[0].start_block);
+        let versions: Vec<&u32> = adfs.versions.keys().collect();
+        let implemented: Vec<&u32> = adfs.implementations.values().collect();
+        assert_eq!(versions, [&1]);
+        assert_eq!(implemented, versions);
+        let fenced = format!("```json\n{example}```\n");
+        assert!(read("docs/guide.md").contains(&fenced));
+        // The query of the guide is one that the page of the tables has.
+        let guide = read("docs/guide.md");
+        let query = guide
+            .split("```sql\n")
+            .find(|part| part.contains("feed_latest"));
+        let (query, _) = query.unwrap().split_once("```").unwrap();
+        assert!(read("docs/schema.md").contains(query), "{query}");
     }
 
     /// Fields that the example leaves out: one that needs a store, and other spellings of others.
