@@ -194,20 +194,30 @@ async fn the_console_shows_what_the_interface_answers() {
     running.stop();
 }
 
-/// By itself, without a page: only logs that fit a declaration exactly are decoded.
-#[test]
-fn the_console_decodes_only_what_fits() {
+/// Runs a script that needs no page, with the folder of the console's own scripts.
+fn check_alone(script: &str) {
     if !has_browser() {
         return;
     }
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = Command::new("node")
-        .arg(package.join("tests/console/abi.mjs"))
+        .arg(package.join("tests/console").join(script))
         .arg(package.join("../serve/src/console"))
         .output()
         .unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{message}");
+}
+
+/// Only logs that fit a declaration exactly are decoded.
+#[test]
+fn the_console_decodes_only_what_fits() {
+    check_alone("abi.mjs");
+}
+
+#[test]
+fn functions_of_the_console_are_right_by_themselves() {
+    check_alone("functions.mjs");
 }
 
 #[tokio::test(flavor = "multi_thread")]

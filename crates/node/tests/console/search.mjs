@@ -38,6 +38,7 @@ export async function findsEverything(page, api) {
   await findsTopicAndAddress(page, api, logs[0]);
   await saysFromWhereItSearched(page, api);
   await findsTime(page, api, Number(block.timestamp));
+  await saysWhyThereIsNoBlockAtATime(page, api);
   await findsChain(page, api, chain);
   await saysWhatItTakes(page, api);
   console.log("ok search");
@@ -207,6 +208,45 @@ async function findsTime(page, api, seconds) {
     await hit(part, api.chainId).locator("[data-field=time-number]").getAttribute("data-number"),
     String(found.number),
   );
+}
+
+/** A time at which no chain has a block: as the API takes it, what is asked, and the codes that one chain answers. */
+const NO_BLOCK = [
+  ["2001-01-01T00:00:00Z", "before", { still: "BLOCK_NOT_FOUND", late: "NOT_COVERED" }],
+  ["2200-01-01T00:00:00Z", "after", { still: "BLOCK_NOT_FOUND" }],
+  ["1960-01-01T00:00:00Z", "before", { still: "INVALID_TIMESTAMP", late: "INVALID_TIMESTAMP" }],
+];
+
+/**
+ * These refusals are an object with code and message, not problem details: all of them used to be told as that the
+ * server refused.
+ */
+async function saysWhyThereIsNoBlockAtATime(page, api) {
+  for (const [time, direction, codes] of NO_BLOCK) {
+    await page.goto(`${api.origin}/search?q=${time}&direction=${direction}`);
+    const part = await answered(page, "time");
+    const asked = { still: api.chainId, late: LATE };
+    for (const [which, code] of Object.entries(codes)) {
+      const id = asked[which];
+      const { body } = await api.get(
+        `/v1/chains/${id}/block/${direction}/${encodeURIComponent(time)}?inclusive=true`,
+      );
+      const { error } = body;
+      same(`the code of chain ${id} ${direction} ${time}`, error?.code, code);
+      const place = code === "BLOCK_NOT_FOUND" ? "not" : "unsure";
+      const row = part.locator(`.${place} [data-chain="${id}"]`);
+      same(`chain ${id} among “${place}” ${direction} ${time}`, await row.count(), 1);
+      if (place === "not") continue;
+      const said = (await row.textContent()).toLowerCase();
+      // What is there beside it grows.
+      const [reason] = error.message.toLowerCase().split(";");
+      if (!said.includes(reason)) fail(`the refusal “${error.message}” of chain ${id} is told as “${said}”`);
+      if (said.includes("..")) fail(`two full stops: “${said}”`);
+      const word = code === "NOT_COVERED" ? "not known here" : "refused";
+      same(`the word for ${code}`, await row.locator(".state").textContent(), word);
+      if (code === "INVALID_TIMESTAMP" && !said.includes("iso 8601")) fail(`no advice: “${said}”`);
+    }
+  }
 }
 
 /** By its name; and a name before a number asks that chain alone. */

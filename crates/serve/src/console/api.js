@@ -125,13 +125,25 @@ function read(response, text) {
     });
   }
   if (response.ok) return body;
-  const { code = "", detail, title, ...details } = body ?? {};
-  throw new ApiError(detail ?? title ?? `The server refused (HTTP ${response.status}).`, {
+  const { code, message, details } = refusalIn(body);
+  throw new ApiError(message ?? `The server refused (HTTP ${response.status}).`, {
     status: response.status,
     code,
     advice: ADVICE[code] ?? ADVICE_BY_STATUS[response.status] ?? "",
     details,
   });
+}
+
+/**
+ * Code, message and details of a refusal: problem details, or, on routes that keep the form of their first clients, an
+ * object as `error`, or there a text alone.
+ */
+export function refusalIn(body) {
+  const { error, code, detail, title, ...details } = body ?? {};
+  if (code !== undefined || detail !== undefined) return { code: code ?? "", message: detail ?? title, details };
+  if (typeof error === "string") return { code: "", message: error, details };
+  const { code: kind = "", message, ...more } = error ?? {};
+  return { code: kind, message: message ?? title, details: more };
 }
 
 /** A command for a shell; JSON and user's text may hold quotes. */

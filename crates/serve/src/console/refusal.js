@@ -41,6 +41,12 @@ function sentence(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** A message and what to do next. Messages of the API end without a full stop, those of the page with one. */
+function withAdvice({ message, advice }) {
+  const words = sentence(message);
+  return [/[.!?]$/.test(words) ? words : `${words}.`, advice].filter(Boolean).join(" ");
+}
+
 /** How far the chain has come, where the refusal says it. */
 function reached({ indexedUpTo, sourceHead }) {
   if (!Number.isFinite(indexedUpTo)) return "";
@@ -64,7 +70,7 @@ export function refusalWords(error) {
     default:
       return {
         word: error.status === 0 ? "no answer" : "refused",
-        why: `${sentence(error.message)}. ${error.advice}`,
+        why: withAdvice(error),
         tone: "warn",
       };
   }
