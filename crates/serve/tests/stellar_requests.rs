@@ -406,6 +406,44 @@ async fn rest_knows_the_chain_by_name_too() {
     assert_eq!(results["results"][2]["error"]["code"], "CHAIN_NOT_FOUND");
 }
 
+/// Number, hash, parent and time of a block are kept on every chain. The other places of blocks are for EVM chains.
+#[tokio::test]
+async fn rest_has_the_clock_of_each_ledger() {
+    const IN_TAIL: usize = 4;
+    let world = world();
+    let rpc = world.serve(IN_TAIL).await;
+    let chain = "/v1/chains/simulated";
+    for (at, made) in world.made.iter().enumerate() {
+        let hash = format!("0x{}", hex(&made.hash));
+        let expected = json!({
+            "number": made.sequence,
+            "hash": hash,
+            "parentHash": format!("0x{}", hex(&made.previous_hash)),
+            "timestamp": made.close_time,
+            "finalized": at + IN_TAIL < world.made.len(),
+        });
+        for block in [made.sequence.to_string(), hash] {
+            let (status, clock) = rpc.get(&format!("{chain}/blocks/{block}/clock")).await;
+            assert_eq!((status, &clock), (200, &expected), "{block}");
+        }
+    }
+    let (newest, above) = (world.latest(), world.latest() + 1);
+    let (_, clock) = rpc.get(&format!("{chain}/blocks/latest/clock")).await;
+    assert_eq!(clock["number"], newest, "{clock}");
+    let unknown = "ab".repeat(32);
+    for (place, status, code) in [
+        (format!("blocks/{above}/clock"), 409, "NOT_INDEXED_YET"),
+        (format!("blocks/0x{unknown}/clock"), 409, "NOT_INDEXED_YET"),
+        ("blocks/1/clock".to_owned(), 409, "NOT_COVERED"),
+        (format!("blocks/{newest}"), 404, "NOT_FOUND"),
+        (format!("transactions/0x{unknown}"), 404, "NOT_FOUND"),
+    ] {
+        let (answered, problem) = rpc.get(&format!("{chain}/{place}")).await;
+        let said = (answered, problem["code"].as_str());
+        assert_eq!(said, (status, Some(code)), "{place}: {problem}");
+    }
+}
+
 /// Logs that a hash of the chain covers say so, in the archive and in the tail; the answer as a whole cannot.
 #[tokio::test]
 async fn logs_say_for_themselves_what_covers_them() {

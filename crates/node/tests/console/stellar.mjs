@@ -16,15 +16,16 @@ const [base, name, artifacts, chainId] = process.argv.slice(2);
 if (!chainId) fail("usage: node stellar.mjs BASE_URL NAME ARTIFACT_DIR CHAIN_ID");
 if (Number.isSafeInteger(Number(chainId))) fail(`${chainId} is an id that a number holds`);
 const api = new Api(base, chainId);
-/** Ledgers have no page. */
-const BLOCK_LINKS = 'a[href*="/blocks/"]';
-
-/** The other chain begins later than every ledger, and has no block with so high a number as a time. */
+/** The other chain begins later than every ledger, and no chain has a block with so high a number as a time. */
 function isRefusal(url) {
   const { pathname } = new URL(url);
   const isOther = !pathname.includes(chainId);
   // These may not be there at the start.
-  return /\/(history|ranges)$/.test(pathname) || (isOther && /\/blocks?\//.test(pathname));
+  return (
+    /\/(history|ranges)$/.test(pathname) ||
+    (isOther && /\/blocks?\//.test(pathname)) ||
+    /\/blocks\/\d{9,}\/clock$/.test(pathname)
+  );
 }
 
 async function isListed(page) {
@@ -58,7 +59,10 @@ async function showsTheNetwork(page) {
       Object.entries(values).every(([field, value]) => text(field) === value)
     );
   });
-  same("links to pages of ledgers", await page.locator(`main ${BLOCK_LINKS}`).count(), 0);
+  const { pathname } = new URL(await page.locator('[data-field="head-number"] a').evaluate((node) => node.href));
+  if (!/\/blocks\/\d+$/.test(pathname)) fail(`the head leads to ${pathname}`);
+  const tools = await page.locator(".title .tools a").allTextContents();
+  same("what the page of the network offers", tools, ["Newest block", "Block at a time"]);
   console.log("ok (a) the network");
 }
 
@@ -173,19 +177,55 @@ async function findsTimes(page) {
     same(`the ledger at ${text}`, await number.getAttribute("data-number"), String(found.number));
     same("what is shown of it", digits(await number.textContent()), found.number);
     same("its hash", await ledger.locator(`[data-copy="${found.hash}"]`).count(), 1);
-    same("links to pages of ledgers", await ledger.locator(BLOCK_LINKS).count(), 0);
+    same("links to its page", await ledger.locator(`a[href$="/blocks/${found.hash}"]`).count(), 1);
     if (isAlone) same("the chain in the field", await page.inputValue("#search-scope"), chainId);
   }
   console.log("ok (f) times");
 }
 
-/** Nothing says that a ledger does not exist: it is searched elsewhere. */
-async function saysWhereLedgersAre(page) {
-  await types(page, "17");
+const LEDGER = 17;
+
+/** The page of a ledger: number, hash, parent and time, and where the rest of it is. */
+async function showsLedger(page, clock) {
+  const hash = page.locator('[data-field="block-hash"] .whole');
+  await hash.waitFor();
+  same("the hash of the ledger", await hash.textContent(), clock.hash);
+  same("its number", digits(await page.locator("h1").textContent()), clock.number);
+  const facts = await page.locator(".facts").innerText();
+  const time = new Date(clock.timestamp * 1000).toISOString().slice(0, 19).replace("T", " ");
+  if (!facts.includes(`${time} UTC`)) fail(`the time ${time} of the ledger is not shown: ${facts}`);
+  same(
+    "links to its parent",
+    await page.locator(`.facts a[href$="/blocks/${clock.parentHash}"]`).count(),
+    1,
+  );
+  same(
+    "where its transactions are",
+    await page.locator('[data-field="ledger-rpc"] .rpc').textContent(),
+    `${api.origin}/stellar/${name}`,
+  );
+  same("errors beside it", await page.locator("main .error").count(), 0);
+}
+
+/** A number on all chains, a number on this one alone, and a hash: each used to be an error or not searched at all. */
+async function findsLedgers(page) {
+  const clock = await api.must(`/v1/chains/${chainId}/blocks/${LEDGER}/clock`);
+  await types(page, String(LEDGER));
   const part = await answered(page, "block");
-  const said = await part.locator(`.unsure [data-chain="${chainId}"]`).innerText();
-  if (!said.includes("RPC")) fail(`where ledgers are searched is told as “${said}”`);
-  console.log("ok (g) ledgers by number");
+  await hit(part, chainId).locator(`a[href$="/blocks/${LEDGER}"]`).click();
+  await showsLedger(page, clock);
+  await page.goto(api.origin);
+  await page.locator("#chains tr").first().waitFor();
+  await types(page, `${name} ${LEDGER}`);
+  await page.waitForURL(`${api.origin}/chains/${chainId}/blocks/${LEDGER}`);
+  await showsLedger(page, clock);
+  await page.goto(`${api.origin}/search?q=${clock.hash}&chain=${chainId}`);
+  const byHash = await answered(page, "hash-block");
+  same("the ledger of a hash", await hit(byHash, chainId).count(), 1);
+  const transactions = await answered(page, "hash-transaction");
+  const said = await transactions.locator(`.unsure [data-chain="${chainId}"]`).innerText();
+  if (!said.includes("RPC")) fail(`where transactions are searched is told as “${said}”`);
+  console.log("ok (g) ledgers by number and hash");
 }
 
 async function main() {
@@ -198,11 +238,12 @@ async function main() {
   await showsItsRpc(page);
   await isFoundByName(page);
   await findsTimes(page);
-  await saysWhereLedgersAre(page);
+  await findsLedgers(page);
   const { finalized } = await api.chain();
   const pages = [
     ["stellar", `/chains/${chainId}`, "[data-dataset]"],
     ["stellar-time", `/search?q=${finalized.timestamp}`, "[data-done]"],
+    ["stellar-ledger", `/chains/${chainId}/blocks/${LEDGER}`, '[data-field="ledger-rpc"]'],
   ];
   await looksWell(page, api, pages, artifacts);
   await browser.close();

@@ -2,7 +2,16 @@
 
 import { ApiError, curl, getJson } from "./api.js";
 import { copy, copyButton, el, setAttr, setText } from "./dom.js";
-import { addressLink, blockPath, chainPath, hashLink, logsPath, transactionPath } from "./links.js";
+import {
+  addressLink,
+  blockPath,
+  chainPath,
+  hashLink,
+  isStellar,
+  logsPath,
+  rpcPath,
+  transactionPath,
+} from "./links.js";
 import { chainNamed, hasAnswered } from "./live.js";
 import { logTable } from "./log_table.js";
 import { errorBox } from "./refusal.js";
@@ -54,8 +63,12 @@ export function blockPage({ chainId, block }) {
   async function load(id) {
     head.replaceChildren(placeHead(id, `Block ${nameOf(block)}`));
     const path = `/v1/chains/${encodeURIComponent(id)}/blocks/${encodeURIComponent(block)}`;
+    const chain = chainNamed(id);
+    const network = chain && isStellar(chain) ? chain : null;
     try {
-      shown = await asMuchAsIsKept(path, ended.signal);
+      shown = network
+        ? await getJson(`${path}/clock`, { signal: ended.signal })
+        : await asMuchAsIsKept(path, ended.signal);
     } catch (error) {
       if (ended.signal.aborted) return;
       body.replaceChildren(errorBox(error));
@@ -66,6 +79,11 @@ export function blockPage({ chainId, block }) {
     setAttr(other, "href", blockPath(id, number));
     const request = shown.transactions ? path : `${path}/clock`;
     head.replaceChildren(placeHead(id, `Block ${count(number)}`, ...steps(id, number, request)));
+    if (network) {
+      body.replaceChildren(facts(id, shown, state), restOfLedger(network));
+      mark();
+      return;
+    }
     const logs = el("div");
     body.replaceChildren(
       facts(id, shown, state),
@@ -184,6 +202,27 @@ function facts(chainId, block, state) {
     "dl",
     { class: "panel facts" },
     ...shown.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", {}, value))),
+  );
+}
+
+/** Where the transactions and events of a ledger are: no route of REST has them. */
+function restOfLedger(network) {
+  const rpc = new URL(rpcPath(network), location.origin).href;
+  return el(
+    "section",
+    { "aria-labelledby": "ledger-title" },
+    el("h2", { id: "ledger-title", text: "Transactions and events" }),
+    el(
+      "p",
+      { "data-field": "ledger-rpc" },
+      "The network's RPC has those of each ledger, by ",
+      el("code", { text: "getTransactions" }),
+      " and ",
+      el("code", { text: "getEvents" }),
+      " at ",
+      el("code", { class: "rpc", text: rpc }),
+      copyButton(rpc, "the RPC address"),
+    ),
   );
 }
 

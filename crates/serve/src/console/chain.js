@@ -86,7 +86,7 @@ export function chainPage({ chainId }) {
       why.hidden = now.why === "";
       setAttr(why, "data-tone", now.tone);
       reason.update(now);
-      sync(tools, isStellar(chain) ? [] : actions(chain), ({ text }) => text, action);
+      sync(tools, actions(chain), ({ text }) => text, action);
       tiles.update(chain);
       coverage.update(chain, rpcPath(chain));
       past.update(chain, observedOf(chain.chainId));
@@ -111,8 +111,11 @@ export function chainPage({ chainId }) {
 }
 
 function actions(chain) {
-  const logs = logsPath({ chain: chain.chainId, fromBlock: "latest", toBlock: "latest" });
-  return [
+  const logs = {
+    text: "Logs",
+    href: logsPath({ chain: chain.chainId, fromBlock: "latest", toBlock: "latest" }),
+  };
+  const all = [
     { text: "Newest block", href: blockPath(chain.chainId, "latest") },
     {
       text: "Block at a time",
@@ -123,8 +126,9 @@ function actions(chain) {
         { chain: chain.chainId },
       ),
     },
-    { text: "Logs", href: logs },
   ];
+  // The search for logs takes topics and addresses of EVM chains.
+  return isStellar(chain) ? all : [...all, logs];
 }
 
 function action({ text }) {
@@ -164,7 +168,7 @@ function numbers() {
       setAttr(
         headLink,
         "href",
-        chain.head && !isStellar(chain) ? blockPath(chain.chainId, chain.head.number) : null,
+        chain.head ? blockPath(chain.chainId, chain.head.number) : null,
       );
       setAttr(head.value, "title", chain.head?.hash);
       setAttr(head.value, "data-hash", chain.head?.hash);

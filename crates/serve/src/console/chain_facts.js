@@ -1,7 +1,7 @@
 // What is kept of a chain, and how much that is: names and values.
 
 import { copyButton, el, hashButton, setAttr, setCopy, setHash, setText, sync } from "./dom.js";
-import { blockPath, isStellar } from "./links.js";
+import { blockPath } from "./links.js";
 import { NONE, bytes, count, counted, shortHash, utc } from "./words.js";
 
 const TIERS = ["batches", "sealed", "merged once", "merged twice"];
@@ -57,10 +57,7 @@ function storageRows(storage) {
 
 const looksLikeHash = (value) => /^0x[0-9a-f]{40,}$/i.test(value);
 
-/** Blocks have pages on EVM chains. */
-function linkTo(chain) {
-  return isStellar(chain) ? null : (hash) => blockPath(chain.chainId, hash);
-}
+const linkTo = (chain) => (hash) => blockPath(chain.chainId, hash);
 
 /** A list of names and values; a long hash is shown short, as a link where it has a page. */
 export function pairs() {

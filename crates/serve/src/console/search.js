@@ -70,7 +70,7 @@ export function searchPage(_params, query) {
 
   async function answer(question, chain, place) {
     if (question.isForEvm && isStellar(chain)) {
-      place.skip(chain, "Stellar networks are searched over their RPC");
+      place.skip(chain, "Transactions of Stellar networks are searched over their RPC");
       return;
     }
     try {

@@ -2,7 +2,7 @@
 // null where the chain certainly has no such thing, and words where it cannot say.
 
 import { getJson } from "./api.js";
-import { el, hashButton } from "./dom.js";
+import { el } from "./dom.js";
 import { declarationsOf } from "./events.js";
 import {
   addressLink,
@@ -46,7 +46,6 @@ export function questionsOf(meaning, options) {
           title: "Blocks",
           noun: "block",
           chain,
-          isForEvm: true,
           ask: (of, signal) => askBlock(of, meaning.block, signal),
         },
       ];
@@ -89,7 +88,6 @@ function hashQuestions(hash, chain) {
     title: "Block",
     noun: "block",
     chain,
-    isForEvm: true,
     ask: (of, signal) => askBlock(of, hash, signal),
   };
   const transaction = {
@@ -107,14 +105,17 @@ function hashQuestions(hash, chain) {
 const api = (chain, rest) => `/v1/chains/${encodeURIComponent(chain.chainId)}/${rest}`;
 
 async function askBlock(chain, block, signal) {
-  const found = await getJson(api(chain, `blocks/${encodeURIComponent(block)}`), { signal });
+  // Over REST, of a ledger there are number, hash, parent and time alone.
+  const part = isStellar(chain) ? "/clock" : "";
+  const found = await getJson(api(chain, `blocks/${encodeURIComponent(block)}${part}`), { signal });
   const number = Number(found.number);
   const seconds = Number(found.timestamp);
-  const words = `${utc(seconds)} UTC, ${ago(seconds)}, ${counted((found.transactions ?? []).length, "transaction")}`;
+  const words = [`${utc(seconds)} UTC`, ago(seconds)];
+  if (found.transactions) words.push(counted(found.transactions.length, "transaction"));
   return [
     blockLink(chain.chainId, number),
     hashLink(blockPath(chain.chainId, found.hash), found.hash),
-    el("span", { class: "muted", text: words }),
+    el("span", { class: "muted", text: words.join(", ") }),
   ];
 }
 
@@ -198,14 +199,14 @@ async function askTime(chain, { time, seconds }, { direction, inclusive }, signa
     found.finalized ? "final" : "not final, may roll back",
     found.settled ? "settled" : "not settled: a later block may be the answer",
   ];
-  // Ledgers of Stellar have no page.
-  const hasPage = !isStellar(chain);
-  const shown = hasPage ? blockLink(chain.chainId, found.number) : count(found.number);
-  const number = el("span", { "data-field": "time-number", "data-number": found.number }, shown);
-  const hash = hasPage ? hashLink(blockPath(chain.chainId, found.hash), found.hash) : hashButton(found.hash);
+  const number = el(
+    "span",
+    { "data-field": "time-number", "data-number": found.number },
+    blockLink(chain.chainId, found.number),
+  );
   return [
     number,
-    hash,
+    hashLink(blockPath(chain.chainId, found.hash), found.hash),
     el("span", { text: `${utc(found.timestamp)} UTC` }),
     el("span", { class: "muted", text: marks.join(", ") }),
   ];

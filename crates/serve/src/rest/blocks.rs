@@ -1,5 +1,6 @@
 //! `/v1/chains/{id}/blocks/{block}` and `/v1/chains/{id}/transactions/{hash}`: what `eth_getBlockByNumber`,
-//! `eth_getBlockByHash` and `eth_getTransactionByHash` answer, for clients without JSON-RPC.
+//! `eth_getBlockByHash` and `eth_getTransactionByHash` answer, for clients without JSON-RPC. Number, hash, parent and
+//! time of a block are answered for Stellar networks too; the rest of a ledger is for Stellar RPC.
 //!
 //! 404 means that there is no such thing. Where that is not known, because history is missing or newer blocks are
 //! not indexed yet, the answer is 409.
@@ -77,6 +78,14 @@ impl Wanted {
             Self::Block(tag, _) => matches!(tag, BlockTag::Number(_)),
             Self::BlockByHash(..) | Self::Transaction(_) => true,
         }
+    }
+
+    /// Whether it is about what every chain keeps of a block alone.
+    fn is_clock(self) -> bool {
+        matches!(
+            self,
+            Self::Block(_, Said::Clock) | Self::BlockByHash(_, Said::Clock)
+        )
     }
 }
 
@@ -159,10 +168,12 @@ async fn answer(
     wanted: Wanted,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
-    if chain.stellar().is_some() {
+    if chain.stellar().is_some() && !wanted.is_clock() {
         let (name, path) = (&chain.name, chain.rpc_path());
-        let message =
-            format!("{name} is a Stellar network: its ledgers and transactions are at POST {path}");
+        let message = format!(
+            "{name} is a Stellar network: its ledgers and transactions are at POST {path}, \
+             number, hash, parent and time of a ledger at /v1/chains/{name}/blocks/{{block}}/clock"
+        );
         return Err(ApiError::new(ErrorCode::NotFound, message));
     }
     match respond(context, &View::take(chain).await?, wanted, headers).await {
