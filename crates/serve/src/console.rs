@@ -37,7 +37,7 @@ const PAGES: [&str; 7] = [
 ];
 
 /// Files that are part of the program, with their paths.
-const FILES: [File; 58] = [
+const FILES: [File; 59] = [
     file("/abi.js", include_str!("console/abi.js")),
     file("/api.js", include_str!("console/api.js")),
     file("/app.js", include_str!("console/app.js")),
@@ -97,6 +97,7 @@ const FILES: [File; 58] = [
     file("/refusal.js", include_str!("console/refusal.js")),
     file("/reorgs.js", include_str!("console/reorgs.js")),
     file("/router.js", include_str!("console/router.js")),
+    file("/samples.js", include_str!("console/samples.js")),
     file("/schemas.js", include_str!("console/schemas.js")),
     file("/search.js", include_str!("console/search.js")),
     file("/search_box.js", include_str!("console/search_box.js")),

@@ -40,6 +40,59 @@ async function refusals() {
     check(`no refusal of ours: ${JSON.stringify(body)}`, body, { code: "", details: {} });
 }
 
+/** Where a line is interrupted: the times before each gap, of samples at these times. */
+async function gaps() {
+  const { withGaps, rates, joined } = await load("samples.js");
+  const now = 100_000;
+  const check = (what, times, expected) => {
+    const points = withGaps(
+      times.map((at) => ({ at, value: 1 })),
+      now,
+    );
+    const between = points.filter(({ value }) => value === null).map(({ at }) => at - 1);
+    same(what, between, expected);
+    same(
+      `${what}: the samples stay`,
+      points.filter(({ value }) => value !== null).map(({ at }) => at),
+      times,
+    );
+  };
+  const every = (step, from, to) =>
+    Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, at) => from + at * step);
+  const fine = every(10, now - 3_600, now);
+  const coarse = every(300, now - 20_100, now - 3_900);
+  check("no samples", [], []);
+  check("one sample", [now - 50], []);
+  check("the last hour", fine, []);
+  check("a day, the last hour of it in small steps", [...coarse, ...fine], []);
+  // Such a pause used to be drawn over, since it is shorter than 400 s.
+  check("half a minute", [now - 60, now - 50, now - 20, now - 10], []);
+  check("a minute without samples", [now - 100, now - 90, now - 30, now - 20], [now - 90]);
+  check("the first two far apart", [now - 900, now - 500], [now - 900]);
+  const [older] = coarse;
+  check("two old samples that are missing", [older, older + 900, older + 1_200], []);
+  check("three old samples that are missing", [older, older + 1_200, older + 1_500], [older]);
+  check("a restart after hours", [older, now - 20, now - 10], [older]);
+  same(
+    "blocks a second, and a restart",
+    rates([
+      { at: 0, blocks: 5 },
+      { at: 10, blocks: 25 },
+      { at: 20, blocks: 3 },
+    ]),
+    [
+      { at: 10, value: 2 },
+      { at: 20, value: null },
+    ],
+  );
+  same(
+    "what was seen since the last sample",
+    joined([{ at: 10 }, { at: 20 }], [{ at: 18 }, { at: 20 }, { at: 22 }]).map(({ at }) => at),
+    [10, 20, 22],
+  );
+}
+
 await refusals();
+await gaps();
 rmSync(modules, { recursive: true });
 console.log("ok functions");

@@ -3,6 +3,7 @@
 
 import { ApiError, getJson } from "./api.js";
 import { el, setText, sync } from "./dom.js";
+import { joined, rates, withGaps } from "./samples.js";
 import { timeChart } from "./time_chart.js";
 import { count, rate, serverNow, span } from "./words.js";
 
@@ -15,8 +16,6 @@ const WINDOWS = [
   ["6 h", 21_600],
   ["24 h", 86_400],
 ];
-/** Samples further apart than this many of their steps leave a gap. */
-const GAP_STEPS = 3;
 
 export function chainHistory() {
   const lag = timeChart({
@@ -81,11 +80,14 @@ export function chainHistory() {
         const from = Math.min(to - SPAN_MIN, Math.max(first, to - chosen));
         const shown = all.filter(({ at }) => at >= from);
         lag.update({
-          points: withGaps(shown.map(({ at, lagSeconds }) => ({ at, value: lagSeconds }))),
+          points: withGaps(
+            shown.map(({ at, lagSeconds }) => ({ at, value: lagSeconds })),
+            to,
+          ),
           from,
           to,
         });
-        ingest.update({ points: withGaps(rates(shown)), from, to });
+        ingest.update({ points: withGaps(rates(shown), to), from, to });
         const reorgs = (chain.reorgs ?? [])
           .filter(({ at }) => at >= from)
           .map(({ at, depth: value }) => ({ at, value }));
@@ -101,30 +103,4 @@ export function chainHistory() {
     },
     close: () => ended.abort(),
   };
-}
-
-/** The server's samples, and after its last one what was seen since. */
-function joined(samples, observed) {
-  const last = samples[samples.length - 1]?.at ?? -Infinity;
-  return [...samples, ...observed.filter(({ at }) => at > last)];
-}
-
-/** Blocks a second between samples; a restart begins anew. */
-function rates(samples) {
-  return samples.slice(1).map(({ at, blocks }, place) => {
-    const before = samples[place];
-    const seconds = at - before.at;
-    return { at, value: blocks < before.blocks || seconds <= 0 ? null : (blocks - before.blocks) / seconds };
-  });
-}
-
-/** A line does not go over what nobody saw. */
-function withGaps(points) {
-  return points.flatMap((point, place) => {
-    const [before, earlier] = [points[place - 1], points[place - 2]];
-    if (!before || !earlier) return [point];
-    const usual = Math.max(before.at - earlier.at, 10);
-    const isGap = point.at - before.at > GAP_STEPS * usual && point.at - before.at > 400;
-    return isGap ? [{ at: before.at + 1, value: null }, point] : [point];
-  });
 }
