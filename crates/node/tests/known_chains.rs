@@ -83,7 +83,8 @@ fn health_of(health: &Value, id: u64) -> &Value {
     chains.iter().find(|one| one["chain"] == id).unwrap()
 }
 
-/// Every known chain is listed with the name and the genesis time of the requirement, and is followed.
+/// Every known chain is listed with the name and the genesis time of the requirement, and is followed. What the console
+/// shows has the same names.
 async fn assert_lists_all(base: &str) {
     let (_, chains) = get(&format!("{base}/v1/chains")).await;
     assert_eq!(chains.as_array().unwrap().len(), CHAINS.len());
@@ -94,6 +95,14 @@ async fn assert_lists_all(base: &str) {
         assert_eq!(chain["followed"], true, "{chain}");
         assert_eq!(chain["configuredName"], known.name, "{chain}");
         assert_eq!(chain["datasets"], serde_json::json!(["clock"]), "{chain}");
+    }
+    let (_, overview) = get(&format!("{base}/v1/overview")).await;
+    let shown = overview["chains"].as_array().unwrap();
+    assert_eq!(shown.len(), CHAINS.len());
+    for (chain, known) in shown.iter().zip(CHAINS) {
+        assert_eq!(chain["chainId"], known.chain_id);
+        assert_eq!(chain["name"], known.title, "{chain}");
+        assert_eq!(chain["configuredName"], known.name, "{chain}");
     }
 }
 

@@ -92,7 +92,30 @@ async function gaps() {
   );
 }
 
+/** A chain is named by what people call it, by its name in the settings, or by its id. */
+async function names() {
+  const { meanings } = await load("query.js");
+  const chains = [
+    { chainId: 42_161, name: "Arbitrum One", configuredName: "arbitrum" },
+    { chainId: 1, name: "Ethereum", configuredName: "ethereum" },
+    { chainId: 5, name: "local" },
+  ];
+  const check = (text, expected) =>
+    same(
+      text,
+      meanings(text, chains).map(({ kind, chain, block }) => [kind, chain?.chainId ?? null, block ?? null]),
+      expected,
+    );
+  for (const name of ["Arbitrum One", "arbitrum one", "ARBITRUM", "42161"])
+    check(`${name}  17`, [["block", 42_161, 17]]);
+  check("local latest", [["block", 5, "latest"]]);
+  check("one 17", []);
+  check("arbitrum", [["chain", 42_161, null]]);
+  check("1,000", [["block", null, 1_000]]);
+}
+
 await refusals();
 await gaps();
+await names();
 rmSync(modules, { recursive: true });
 console.log("ok functions");

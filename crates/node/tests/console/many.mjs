@@ -14,6 +14,7 @@ function multiplied(overview, chainId) {
     ...structuredClone(model),
     chainId: 5_000 + at,
     name: at === 7 ? HOSTILE : `chain-${String(at).padStart(2, "0")}`,
+    configuredName: at === 8 ? HOSTILE : `set-${at}`,
     reorgs: [],
   }));
   Object.assign(chains[12], { ready: false, notReadyReason: `halted: ${HOSTILE}` });
@@ -22,8 +23,13 @@ function multiplied(overview, chainId) {
   chains[3].endpoints = [
     { name: "127.0.0.1", state: "well", lastError: HOSTILE, requests: 369, failures: 106 },
   ];
-  // An id that a number of JavaScript does not hold.
-  chains[28].chainId = "4668226517559895467";
+  Object.assign(chains[5], { name: "Display Five", configuredName: "five" });
+  // An id that a number of JavaScript does not hold, and a name for people that no path takes.
+  Object.assign(chains[28], {
+    chainId: "4668226517559895467",
+    name: "Large Network",
+    configuredName: "large",
+  });
   chains[9].reorgs = [
     {
       at: overview.now,
@@ -72,6 +78,7 @@ export async function thirtyFitAScreen(page, api) {
   await fits(page, "thirty chains");
   await textStaysText(page);
   await drawsBranches(page);
+  await isNamedBothWays(page, api);
   await page.click("#only-attention");
   await until(
     page,
@@ -92,8 +99,11 @@ export async function thirtyFitAScreen(page, api) {
     "failing often",
   );
   await page.goto(`${api.origin}/chains/4668226517559895467`);
-  await until(page, "a large id as it is", () =>
-    document.querySelector(".rpc")?.textContent.includes("/stellar/"),
+  await until(
+    page,
+    "the RPC of a large id, by its name in the settings",
+    (wanted) => document.querySelector(".rpc")?.textContent === wanted,
+    `${api.origin}/stellar/large`,
   );
   await page.unroute("**/v1/overview");
   console.log(`ok thirty chains end at ${Math.round(bottom)} px of ${DESK.height}`);
@@ -106,6 +116,33 @@ async function textStaysText(page) {
   );
   if (!shown) fail("a name that looks like markup is not shown as it is");
   if ((await page.locator("main img").count()) > 0) fail("a name became an image");
+}
+
+/** What is shown is the name for people; both names find the chain. */
+async function isNamedBothWays(page, api) {
+  const link = page.locator('#chains [data-chain="5005"] .row-link');
+  same("the name of a chain", await link.textContent(), "Display Five");
+  for (const text of ["five", "display f"]) {
+    await page.fill("#chain-filter", text);
+    await until(
+      page,
+      `the chain of “${text}” alone`,
+      () =>
+        [...document.querySelectorAll("#chains tr")].map(({ dataset }) => dataset.chain).join() === "5005",
+    );
+  }
+  await page.fill("#chain-filter", "");
+  for (const text of ["five 17", "Display Five 17"]) {
+    await page.fill("#search-box", text);
+    const first = page.locator("#suggestions [role=option]").first();
+    await first.waitFor();
+    same(`what “${text}” offers`, await first.locator(".why").textContent(), "on Display Five");
+    await first.hover();
+  }
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`${api.origin}/chains/5005/blocks/17`);
+  await page.goto(api.origin);
+  await page.locator("#chains tr").first().waitFor();
 }
 
 /** Three blocks dropped, two adopted, and the hashes of all of them. */

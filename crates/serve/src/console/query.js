@@ -44,10 +44,11 @@ export function isTime(text) {
 export function meanings(text, chains) {
   const given = text.trim();
   if (given === "") return [];
-  const [first, ...rest] = given.split(/\s+/);
-  const scope = rest.length > 0 ? exactly(first, chains) : undefined;
-  if (scope) {
-    const inside = plain(rest.join(" "));
+  const words = given.split(/\s+/);
+  // A chain's name may have several words.
+  for (let taken = words.length - 1; taken > 0; taken -= 1) {
+    const scope = exactly(words.slice(0, taken).join(" "), chains);
+    const inside = scope ? plain(words.slice(taken).join(" ")) : [];
     if (inside.length > 0) return inside.map((meaning) => ({ ...meaning, chain: scope }));
   }
   const named = chainsLike(given, chains).map((chain) => ({ kind: "chain", chain }));

@@ -99,7 +99,7 @@ impl From<&KnownChain> for Chain {
 }
 
 /// What people call a chain.
-fn name_of(context: &Context, chain: &ServedChain) -> String {
+pub(super) fn name_of(context: &Context, chain: &ServedChain) -> String {
     let known = context.served.known(chain.id);
     known.map_or_else(|| chain.name.clone(), |known| known.title.to_owned())
 }

@@ -7,7 +7,7 @@ use chronolith_model::{BlockRef, DatasetSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::chains::Configured;
+use super::chains::{Configured, name_of};
 use crate::chain::{EndpointHealth, Ingested, Reorg, ServedChain};
 use crate::error::ApiError;
 use crate::http::context::Context;
@@ -36,8 +36,11 @@ pub(crate) struct Overview {
 #[serde(rename_all = "camelCase")]
 struct OverviewChain {
     chain_id: ChainId,
-    /// Its name in the settings.
+    /// What people call it; of a chain that is not known its name in the settings.
+    #[schemars(example = "Arbitrum One")]
     name: String,
+    /// Its name in the settings.
+    configured_name: String,
     #[serde(flatten)]
     configured: Configured,
     /// The newest block that is served.
@@ -108,7 +111,7 @@ pub(crate) async fn get_overview(State(context): State<Context>) -> Json<Overvie
     let now = (context.clock)();
     let mut chains = Vec::new();
     for chain in context.served.iter() {
-        chains.push(about(chain).await);
+        chains.push(about(&context, chain).await);
     }
     Json(Overview {
         version: env!("CARGO_PKG_VERSION"),
@@ -118,7 +121,7 @@ pub(crate) async fn get_overview(State(context): State<Context>) -> Json<Overvie
     })
 }
 
-async fn about(chain: &ServedChain) -> OverviewChain {
+async fn about(context: &Context, chain: &ServedChain) -> OverviewChain {
     let (health, report) = (chain.live.health().redacted(), chain.archive.health());
     let view = View::take(chain).await;
     let (mut head, mut finalized, mut coverage) = (None, None, Vec::new());
@@ -136,7 +139,8 @@ async fn about(chain: &ServedChain) -> OverviewChain {
     let ((segments, batches), (runs, packs)) = (report.segments, report.runs_and_packs);
     OverviewChain {
         chain_id: ChainId(chain.id),
-        name: chain.name.clone(),
+        name: name_of(context, chain),
+        configured_name: chain.name.clone(),
         configured: chain.into(),
         head: head.map(timed),
         finalized: finalized.map(timed),
