@@ -80,6 +80,7 @@ export async function searchesLogs(page, api) {
   await byTime(page, api, to);
   await saysWhatIsWrong(page, api, to);
   await decodes(page, api, to);
+  await downloadsAll(page, api, to);
   await savesWithAKey(page, api, to);
   console.log(`ok logs: ${first.logs.length} and ${second.logs.length}, decoded`);
 }
@@ -140,6 +141,42 @@ async function decodes(page, api, to) {
     .locator(`tr[data-log="${places([raw])[0]}"]`)
     .evaluate((node) => [node.dataset.event ?? null, node.querySelector(".event-cell a").title]);
   same("an event that is not known", event, [null, raw.topics[0]]);
+}
+
+/** The table of a page says that it is one of a page; where all blocks are final, there is a file with all logs. */
+async function downloadsAll(page, api, to) {
+  const filter = `topic0=${COLLECTED}&order=asc`;
+  const route = `/v1/chains/${api.chainId}/logs?fromBlock=0&toBlock=${to}&${filter}`;
+  const { logs, nextCursor } = await api.must(`${route}&limit=10000`);
+  if (nextCursor || logs.length <= LIMIT) fail(`${logs.length} logs are not more than a page: this shows nothing`);
+  const opens = (end) =>
+    page.goto(`${api.origin}/logs?chain=${api.chainId}&fromBlock=0&toBlock=${end}&${filter}&limit=${LIMIT}`);
+  await opens(to);
+  const link = page.locator("#search-download");
+  await link.waitFor();
+  same("the table of a page", await page.locator("#search-csv").textContent(), "CSV of this page");
+  const href = await link.getAttribute("href");
+  const answer = await fetch(api.origin + href);
+  const table = await answer.text();
+  same("the status of the download", answer.status, 200);
+  same("how many logs it has", /^#complete,count=(\d+)/m.exec(table)?.[1], String(logs.length));
+  const saved = page.waitForEvent("download");
+  await link.click();
+  const download = await saved;
+  same("what is saved", readFileSync(await download.path(), "utf8"), table);
+  same("its name", download.suggestedFilename(), `chronolith-${api.chainId}-logs-0-${to}.csv`);
+  // A download that the browser makes by itself would be refused where a key is needed.
+  await page.evaluate((key) => sessionStorage.setItem("chronolith-api-key", key), KEY);
+  await link.click();
+  const command = await clipboard(page, "API_KEY");
+  if (!command.startsWith("curl ") || !command.includes(href) || command.includes(KEY))
+    fail(`the copied command is ${command}`);
+  await page.evaluate(() => sessionStorage.clear());
+  const { head, finalized } = await api.chain();
+  if (head.number <= finalized.number) fail("every block is final: this shows nothing");
+  await opens(head.number);
+  await page.locator("#search-csv").waitFor();
+  same("downloads of blocks that are not final", await link.count(), 0);
 }
 
 /** A link that the browser follows by itself sends no key, so that a node which wants one refused the table. */

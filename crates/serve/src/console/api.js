@@ -146,9 +146,16 @@ export function refusalIn(body) {
   return { code: kind, message: message ?? title, details: more };
 }
 
+const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** A command that saves what is at a path. The caller's key stays out of it: a shell has it as `API_KEY`. */
+export function curlToFile(path, name) {
+  const url = quote(new URL(path, location.origin).href);
+  return `curl -fS ${url} -H "x-api-key: $API_KEY" -o ${quote(name)}`;
+}
+
 /** A command for a shell; JSON and user's text may hold quotes. */
 export function curl(path, body) {
-  const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const url = quote(new URL(path, location.origin).href);
   if (body === undefined) return `curl -s ${url}`;
   return `curl -s ${url} -H 'content-type: application/json' -d ${quote(JSON.stringify(body))}`;

@@ -1,7 +1,7 @@
 // The search for logs: everything that is asked for is in the address, so that a result can be shared, reloaded and
 // gone back to.
 
-import { ApiError, curl, getBlob, getJson, hasKey } from "./api.js";
+import { ApiError, curl, curlToFile, getBlob, getJson, hasKey } from "./api.js";
 import { copy, el, setText, sync, tell } from "./dom.js";
 import { nameOf } from "./events.js";
 import { isStellar, logsPath } from "./links.js";
@@ -226,7 +226,35 @@ function actions(chainId, asked, answer, path) {
   const request = button("Copy as curl", "search-copy-curl", () => copy(curl(path), "the request"));
   const csv =
     logs.length > 0 ? csvLink(apiPath(chainId, shown, { format: "csv" }), fileName(chainId, answer)) : null;
-  return [first, next, json, csv, request].filter(Boolean);
+  const all = logs.length > 0 ? downloadLink(chainId, shown, answer) : null;
+  return [first, next, json, csv, all, request].filter(Boolean);
+}
+
+/** All logs of the question as a file; null where a block of it may still be replaced, because a download is refused. */
+function downloadLink(chainId, shown, answer) {
+  const final = chainNamed(chainId)?.finalized?.number ?? -1;
+  if (!answer.fromBlock || !answer.toBlock || answer.toBlock.number > final) return null;
+  const [path, query] = apiPath(chainId, { ...shown, cursor: "" }, { format: "csv" }).split("?");
+  const params = new URLSearchParams(query);
+  params.delete("limit");
+  const href = `${path}/download?${params}`;
+  // As the server names it.
+  const name = `chronolith-${chainId}-logs-${answer.fromBlock.number}-${answer.toBlock.number}.csv`;
+  const link = el("a", {
+    class: "plain",
+    id: "search-download",
+    href,
+    download: name,
+    title: "All logs of these blocks, as CSV",
+    text: "Download all",
+  });
+  link.addEventListener("click", (event) => {
+    if (!hasKey()) return;
+    // The browser would not send the key, and a page cannot hold a file of any size.
+    event.preventDefault();
+    copy(curlToFile(href, name), "the command that downloads all; set API_KEY to your key");
+  });
+  return link;
 }
 
 function fileName(chainId, { fromBlock, toBlock }) {
@@ -235,7 +263,7 @@ function fileName(chainId, { fromBlock, toBlock }) {
 
 /** The browser follows it by itself, unless the node wants a key that only this page can send. */
 function csvLink(path, name) {
-  const link = el("a", { class: "plain", id: "search-csv", href: path, download: name, text: "CSV" });
+  const link = el("a", { class: "plain", id: "search-csv", href: path, download: name, text: "CSV of this page" });
   link.addEventListener("click", (event) => {
     if (!hasKey()) return;
     event.preventDefault();
