@@ -26,6 +26,7 @@ export async function showsTheChain(page, api) {
       Object.entries(values).every(([field, value]) => text(field) === value)
     );
   });
+  same("the way back", (await page.locator(".crumbs").textContent()).trim(), "Chains");
   await showsDatasets(page, api);
   await hasAxes(page);
   await showsEndpoints(page, api);

@@ -273,7 +273,7 @@ async function looksRight(browser) {
       const beyond = await page.evaluate(() => {
         const isCut = (node) =>
           node.getBoundingClientRect().right > innerWidth || node.scrollWidth > node.clientWidth + 1;
-        return [...document.querySelectorAll("td, th, .route, h3, li")]
+        return [...document.querySelectorAll("td, th, .route, h3, li, .code")]
           .filter(isCut)
           .map((node) => node.textContent.slice(0, 60));
       });

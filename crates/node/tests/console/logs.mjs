@@ -133,14 +133,27 @@ async function decodes(page, api, to) {
     const cell = page.locator(`tr.whole:not([hidden]) [data-arg="${name}"] td`).nth(2);
     same(`${name} of the log`, (await cell.textContent()).trim(), value);
   }
+  const raw = page.locator('tr.whole:not([hidden]) [data-field="raw"]');
+  same("the log as it came, beside its values", await raw.locator("pre").isVisible(), false);
+  await raw.locator("summary").click();
+  same("the log as it came", JSON.parse(await raw.locator("pre").innerText()), log);
   const all = await api.must(`/v1/chains/${api.chainId}/logs?fromBlock=0&toBlock=${to}&order=desc&limit=50`);
   await page.goto(`${api.origin}/logs?chain=${api.chainId}&fromBlock=0&toBlock=${to}`);
   await showsRows(page, "logs of any event", all.logs);
-  const raw = all.logs.find((each) => each.topics.length > 0 && !KNOWN.includes(each.topics[0]));
-  const event = await page
-    .locator(`tr[data-log="${places([raw])[0]}"]`)
-    .evaluate((node) => [node.dataset.event ?? null, node.querySelector(".event-cell a").title]);
-  same("an event that is not known", event, [null, raw.topics[0]]);
+  const unknown = all.logs.find((each) => each.topics.length > 0 && !KNOWN.includes(each.topics[0]));
+  const other = page.locator(`tr[data-log="${places([unknown])[0]}"]`);
+  const event = await other.evaluate((node) => [
+    node.dataset.event ?? null,
+    node.querySelector(".event-cell a").title,
+  ]);
+  same("an event that is not known", event, [null, unknown.topics[0]]);
+  await other.locator(".disclose").click();
+  // There is no table of its values.
+  same(
+    "the log as it came, where nothing else tells of it",
+    JSON.parse(await page.locator("tr.whole:not([hidden]) pre").innerText()),
+    unknown,
+  );
 }
 
 /** The table of a page says that it is one of a page; where all blocks are final, there is a file with all logs. */

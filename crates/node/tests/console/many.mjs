@@ -4,6 +4,8 @@
 import { DESK, fail, fits, same, until } from "./browser.mjs";
 
 const CHAINS = 30;
+/** A reorg is a row of a list. */
+const ROW_MAX = 40;
 const HOSTILE = '<img src=x onerror="alert(1)">';
 const hash = (digit) => `0x${String(digit).repeat(64)}`;
 
@@ -156,7 +158,14 @@ async function drawsBranches(page) {
     [await counted("common"), await counted("adopted"), await counted("dropped")],
     [1, 2, 3],
   );
+  const { height } = await item.boundingBox();
+  if (height > ROW_MAX) fail(`a reorg takes ${height} px`);
+  const age = item.locator("time");
+  if (!/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/.test(await age.getAttribute("title")))
+    fail(`the time of a reorg is told as ${await age.getAttribute("title")}`);
+  same("hashes before they are asked for", await item.locator(".branches").isVisible(), false);
   await item.locator("summary").click();
+  same("hashes when they are asked for", await item.locator(".branches").isVisible(), true);
   for (const digit of [1, 2, 3])
     if ((await item.locator(`[data-copy="${hash(digit)}"]`).count()) === 0)
       fail(`no hash of dropped block ${digit}`);

@@ -34,7 +34,7 @@ async function canBeHit(page, what) {
   const small = await page.evaluate((least) => {
     const inText = (node) =>
       node.tagName === "A" &&
-      node.closest("p, dd, li > .told") &&
+      node.closest("p, dd") &&
       getComputedStyle(node).display === "inline";
     return [...document.querySelectorAll("a[href], button, input, select, summary")]
       .filter(

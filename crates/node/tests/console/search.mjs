@@ -91,6 +91,8 @@ async function findsBlock(page, api, block) {
     return hash.textContent();
   };
   same("the hash of the block", await shown(), block.hash);
+  const { name } = await api.chain();
+  same("the way back", (await page.locator(".crumbs").textContent()).trim(), `Chains/${name}`);
   await page.reload();
   same("the same after loading again", await shown(), block.hash);
   const transactions = await page

@@ -36,9 +36,8 @@ export function placeHead(chainId, title, ...tools) {
     "nav",
     { class: "crumbs", "aria-label": "Breadcrumb" },
     el("a", { href: "/", text: "Chains" }),
-    el("span", { text: "/" }),
+    el("span", { "aria-hidden": "true", text: "/" }),
     el("a", { href: chainPath(chainId), text: chain?.name ?? chainId }),
-    el("span", { text: "/" }),
   );
   return el(
     "div",

@@ -56,7 +56,6 @@ export function chainPage({ chainId }) {
         "nav",
         { class: "crumbs", "aria-label": "Breadcrumb" },
         el("a", { href: "/", text: "Chains" }),
-        el("span", { text: "/" }),
       ),
       el("div", { class: "title" }, name, id, state, tools),
       el("p", { class: "endpoint muted" }, "RPC ", rpc, copyRpc),

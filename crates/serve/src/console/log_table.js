@@ -115,5 +115,7 @@ function opened(chainId, log, decoded) {
   const time = log.blockTimestamp
     ? el("p", { class: "hint", text: `Block of ${utc(seconds)} UTC, ${ago(seconds)}` })
     : null;
-  return [el("div", { class: "opened" }, ...words, time, raw)];
+  // The table has all of it: as it came it is for those who need the bytes.
+  const whole = decoded ? el("details", { "data-field": "raw" }, el("summary", { text: "Raw" }), raw) : raw;
+  return [el("div", { class: "opened" }, ...words, time, whole)];
 }

@@ -1,13 +1,15 @@
-// Reorgs: each as two branches from the block that stayed, and in a sentence.
+// Reorgs: each a row with two small branches from the block that stayed, and in a sentence; its hashes when opened.
 
 import { el, hashButton, svg } from "./dom.js";
 import { blockPath, chainPath, hashLink } from "./links.js";
-import { count, counted, setAge, utc } from "./words.js";
+import { count, counted, setAge } from "./words.js";
 
 /** Blocks of a branch that are drawn; a longer one is dashed. */
 const DRAWN_MAX = 4;
 const GAP = 20;
 const SIZE = 10;
+/** How much smaller than that it is drawn. */
+const SCALE = 0.5;
 
 /** `3 blocks replaced above 20,266`. */
 export function reorgWords({ depth, to }) {
@@ -21,10 +23,12 @@ export function reorgKey({ chain, reorg: { at, from, to } }) {
 
 /** One of a list; lists of several chains name the chain. */
 export function reorgItem({ chain, reorg }, namesChain) {
-  const age = el("time", { class: "muted" });
+  const age = el("time", { class: "muted when" });
   const drawing = el("span", { class: "fork" });
   const more = el("div", { class: "branches" });
-  const name = namesChain ? el("a", { href: chainPath(chain.chainId), text: chain.name }) : null;
+  const name = namesChain
+    ? el("a", { class: "of", href: chainPath(chain.chainId), text: chain.name })
+    : null;
   const node = el(
     "li",
     {
@@ -34,13 +38,10 @@ export function reorgItem({ chain, reorg }, namesChain) {
       "data-depth": reorg.depth,
     },
     drawing,
-    el(
-      "div",
-      { class: "told" },
-      el("p", {}, name, name ? " " : null, el("b", { text: reorgWords(reorg) })),
-      el("p", { class: "muted" }, `${utc(reorg.at)} UTC, `, age),
-      el("details", {}, el("summary", { text: "Hashes" }), more),
-    ),
+    name,
+    el("span", { class: "told", text: reorgWords(reorg) }),
+    age,
+    el("details", {}, el("summary", { text: "Hashes" }), more),
   );
   let shown = "";
   return {
@@ -83,7 +84,13 @@ function fork(reorg) {
   const label = `Two branches above block ${count(reorg.to.number)}: ${counted(reorg.depth, "block")} dropped, ${words}`;
   return svg(
     "svg",
-    { viewBox: `0 0 ${width} 42`, width, height: 42, role: "img", "aria-label": label },
+    {
+      viewBox: `0 0 ${width} 42`,
+      width: width * SCALE,
+      height: 42 * SCALE,
+      role: "img",
+      "aria-label": label,
+    },
     ...nodes,
   );
 }
