@@ -82,10 +82,37 @@ async function hasAxes(page) {
     if (!labels.some((text) => /^\d\d:\d\d(:\d\d)?$/.test(text))) fail(`no time on the axis: ${labels}`);
     if (!labels.some((text) => text.startsWith("0"))) fail(`no zero on the axis: ${labels}`);
   }
+  await haveUnits(page, texts);
   const words = await page.locator(".charts").textContent();
   if (/\bmost\b/.test(words) || !words.includes("peak")) fail(`the highest value is told as ${words}`);
   const reorgs = texts[2].filter((text) => /^\d+$/.test(text)).map(Number);
   if (reorgs.some((value) => !Number.isInteger(value))) fail(`half a block on the axis of reorgs: ${reorgs}`);
+}
+
+const SPAN = "[\\d,]+ (s|min|h|d|y)( [\\d,]+ (s|min|h|d))?";
+/** What is above each other in each chart, and the highest value with its unit. */
+const VALUES = [SPAN, "[\\d,.]+", "[\\d,]+"];
+const PEAKS = [SPAN, "[\\d,.]+ blocks/s", "[\\d,]+ deep"];
+
+/** Spans of time have their unit at each tick; the others beside the peak, so that no number is without one. */
+async function haveUnits(page, texts) {
+  texts.forEach((labels, at) => {
+    const values = labels.filter((text) => !/^\d\d:\d\d/.test(text));
+    const wrong = values.filter((text) => !new RegExp(`^${VALUES[at]}$`).test(text));
+    if (values.length < 2 || wrong.length > 0) fail(`the axis of chart ${at} has the values ${values}`);
+  });
+  await until(
+    page,
+    "the unit of each peak",
+    (wanted) => {
+      const peaks = [...document.querySelectorAll('.charts [data-field="peak"]')];
+      return (
+        peaks.length === wanted.length &&
+        peaks.every((peak, at) => new RegExp(`^peak ${wanted[at]}$`).test(peak.textContent))
+      );
+    },
+    PEAKS,
+  );
 }
 
 async function showsEndpoints(page, api) {

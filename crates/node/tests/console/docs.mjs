@@ -12,6 +12,7 @@ import { fileURLToPath } from "node:url";
 
 import { fail, fits, open } from "./browser.mjs";
 import { difference } from "./docs_examples.mjs";
+import { canBeHit } from "./quality.mjs";
 
 const WEIGHT_MAX = 250_000;
 const TABS_MAX = 400;
@@ -268,7 +269,9 @@ async function looksRight(browser) {
       await loaded(page);
       await sent(page, "op-getLogs");
       await page.screenshot({ path: path.join(artifacts, `docs-${name}-${colorScheme}.png`) });
+      await canBeHit(page, `/docs at ${name} px`);
       await page.evaluate(() => document.querySelectorAll("details").forEach((part) => (part.open = true)));
+      await canBeHit(page, `/docs at ${name} px, all unfolded`);
       await fits(page, `/docs at ${name} px`);
       const beyond = await page.evaluate(() => {
         const isCut = (node) =>

@@ -1,12 +1,14 @@
 // Thirty chains, made of a real answer: all of them fit a screen, those that need attention come first, and what the
 // API says is text, whatever it looks like.
 
-import { DESK, fail, fits, same, until } from "./browser.mjs";
+import { DESK, PHONE, fail, fits, same, until } from "./browser.mjs";
 
 const CHAINS = 30;
 /** A reorg is a row of a list. */
 const ROW_MAX = 40;
 const HOSTILE = '<img src=x onerror="alert(1)">';
+/** Without a place where a line ends. */
+const LONG = "e".repeat(300);
 const hash = (digit) => `0x${String(digit).repeat(64)}`;
 
 /** The answer with thirty chains: three do not do well, one has a hostile name, one a reorg with both branches. */
@@ -23,7 +25,8 @@ function multiplied(overview, chainId) {
   Object.assign(chains[20], { ready: false, notReadyReason: "the source does not answer" });
   Object.assign(chains[25], { error: "rate limited" });
   chains[3].endpoints = [
-    { name: "127.0.0.1", state: "well", lastError: HOSTILE, requests: 369, failures: 106 },
+    { name: "endpoint 1", state: "well", lastError: HOSTILE, requests: 369, failures: 106 },
+    { name: "endpoint 2", state: "well", lastError: LONG, requests: 1_234_567, failures: 1 },
   ];
   Object.assign(chains[5], { name: "Display Five", configuredName: "five" });
   // An id that a number of JavaScript does not hold, and a name for people that no path takes.
@@ -75,7 +78,7 @@ export async function thirtyFitAScreen(page, api) {
   same(
     "healthy endpoints, without one that fails often",
     await page.locator('[data-chain="5003"] [data-field="endpoints"]').textContent(),
-    "0/1",
+    "1/2",
   );
   await fits(page, "thirty chains");
   await textStaysText(page);
@@ -88,7 +91,7 @@ export async function thirtyFitAScreen(page, api) {
     () => document.querySelectorAll("#chains tr").length === 3,
   );
   await page.goto(`${api.origin}/chains/5003`);
-  const share = page.locator('[data-field="share"]');
+  const share = page.locator('[data-field="share"]').first();
   await share.waitFor();
   same(
     "the share of failures",
@@ -97,9 +100,10 @@ export async function thirtyFitAScreen(page, api) {
   );
   same(
     "the state of an endpoint that fails often",
-    await page.locator(".endpoints .state").textContent(),
+    await page.locator(".endpoints .state").first().textContent(),
     "failing often",
   );
+  await keepsItsColumns(page);
   await page.goto(`${api.origin}/chains/4668226517559895467`);
   await until(
     page,
@@ -109,6 +113,35 @@ export async function thirtyFitAScreen(page, api) {
   );
   await page.unroute("**/v1/overview");
   console.log(`ok thirty chains end at ${Math.round(bottom)} px of ${DESK.height}`);
+}
+
+/** A long error takes lines of its own column: heads stay above their values, and nothing scrolls sideways. */
+async function keepsItsColumns(page) {
+  for (const viewport of [PHONE, DESK]) {
+    await page.setViewportSize(viewport);
+    await fits(page, `endpoints with a long error at ${viewport.width} px`);
+    const { columns, width, room, error } = await page.locator("table.endpoints").evaluate((table) => {
+      const edges = (cell) => {
+        const { left, right } = cell.getBoundingClientRect();
+        return [Math.round(left), Math.round(right), getComputedStyle(cell).textAlign];
+      };
+      const rows = [...table.rows].map((row) => [...row.cells].map(edges));
+      return {
+        columns: rows[0].map((_, at) => rows.map((row) => row[at])),
+        width: table.scrollWidth,
+        room: table.parentElement.clientWidth,
+        error: [...table.rows].at(-1).cells[5].textContent,
+      };
+    });
+    same("the long error", error, LONG);
+    same("columns of endpoints", columns.length, 6);
+    for (const [head, ...cells] of columns) {
+      // Words begin at the left by either name.
+      const aligned = ([left, right, side]) => [left, right, side === "right"];
+      for (const cell of cells) same(`a cell at ${viewport.width} px`, aligned(cell), aligned(head));
+    }
+    if (viewport === DESK && width > room) fail(`the table is ${width} px wide in ${room} px`);
+  }
 }
 
 async function textStaysText(page) {

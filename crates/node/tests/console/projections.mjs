@@ -9,7 +9,7 @@ import path from "node:path";
 
 import { Api } from "./api.mjs";
 import { DESK, PHONE, fail, fits, open, same, until } from "./browser.mjs";
-import { isAccessible } from "./quality.mjs";
+import { canBeHit, isAccessible } from "./quality.mjs";
 
 const [base, control, artifacts, chainId] = process.argv.slice(2);
 if (!chainId) fail("usage: node projections.mjs BASE_URL CONTROL_URL ARTIFACT_DIR CHAIN_ID");
@@ -241,6 +241,7 @@ async function looks(page, name) {
   ]) {
     await page.setViewportSize(viewport);
     const widths = await fits(page, `(d) the page, ${name}`);
+    await canBeHit(page, `(d) the page, ${name}, ${size}`);
     for (const colorScheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme });
       await isAccessible(page, `(d) the page, ${name}, ${size}, ${colorScheme}`);

@@ -30,12 +30,15 @@ export async function isAccessible(page, what) {
 }
 
 /** Everything to press is at least as large as a finger needs, but for words within a text. */
-async function canBeHit(page, what) {
+export async function canBeHit(page, what) {
   const small = await page.evaluate((least) => {
-    const inText = (node) =>
-      node.tagName === "A" &&
-      node.closest("p, dd") &&
-      getComputedStyle(node).display === "inline";
+    const inText = (node) => {
+      if (node.tagName !== "A" || getComputedStyle(node).display !== "inline") return false;
+      if (node.closest("p, dd")) return true;
+      // An item or a cell that is the link alone is no text.
+      const item = node.closest("li, td");
+      return item !== null && item.textContent.trim() !== node.textContent.trim();
+    };
     return [...document.querySelectorAll("a[href], button, input, select, summary")]
       .filter(
         (node) =>
