@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 use support::{Bench, DEPTH_5, Running, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{Barrier, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 const BLOCKS: u64 = 400;
 const FINAL: u64 = BLOCKS - 5;
@@ -35,6 +36,11 @@ const STARTS_MAX: usize = 10;
 const MIDDLE: usize = 256 << 10;
 /// More than the system holds of an answer that its program has sent.
 const LONG: usize = 6 << 20;
+/// Clients that make the same request at the same time, and how often each does.
+const EQUAL: usize = 16;
+const ROUNDS: usize = 20;
+/// Less than nginx waits for an equal request before it passes on its own: 5 s.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 fn has_nginx() -> bool {
     let has = Command::new("nginx").arg("-v").output().is_ok();
@@ -262,6 +268,61 @@ async fn a_cache_keeps_what_never_changes_and_nothing_else() {
     first.stop();
     let kept = format!("{}{path}", nginx.base);
     assert_eq!(fetch(&client, &kept).await.0, 200);
+}
+
+/// A server that answers a request only when it has as many of them as there are clients.
+async fn answers_all_at_once() -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let all = Arc::new(Barrier::new(EQUAL));
+    tokio::spawn(async move {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let all = all.clone();
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while let Ok(1..) = connection.read_buf(&mut head).await {
+                    if head.ends_with(b"\r\n\r\n") {
+                        head.clear();
+                        all.wait().await;
+                        let answer = "HTTP/1.1 200 OK\r\ncache-control: no-cache\r\n\
+                            content-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+                        connection.write_all(answer.as_bytes()).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Each console requests `/v1/overview` once per second, and no cache may keep it. With `proxy_cache_lock` nginx passed
+/// one of these requests on, and the others looked every 500 ms whether it was their turn, for 5 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_requests_do_not_wait_for_each_other() {
+    if !has_nginx() {
+        return;
+    }
+    let server = answers_all_at_once().await.to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let nginx = Nginx::start(dir.path(), &documented(dir.path(), [&server, &server]));
+    let url = format!("{}/v1/overview", nginx.base);
+    let clients = (0..EQUAL).map(|_| {
+        let url = url.clone();
+        tokio::spawn(async move {
+            let client = reqwest::Client::new();
+            for round in 0..ROUNDS {
+                let answer = timeout(PATIENCE, fetch(&client, &url)).await;
+                let (status, kept, _) = answer
+                    .unwrap_or_else(|_| panic!("a request of round {round} waited for another"));
+                assert_eq!((status, kept.as_str()), (200, "MISS"), "{round}");
+            }
+        })
+    });
+    let clients: Vec<JoinHandle<()>> = clients.collect();
+    for client in clients {
+        client.await.unwrap();
+    }
 }
 
 /// Without settings of its own, nginx speaks HTTP/1.0 to its upstreams.
