@@ -9,6 +9,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -268,6 +269,56 @@ async fn a_cache_keeps_what_never_changes_and_nothing_else() {
     first.stop();
     let kept = format!("{}{path}", nginx.base);
     assert_eq!(fetch(&client, &kept).await.0, 200);
+}
+
+/// The ids of an answer: in its header, and in its body if it is an error.
+async fn ids(client: &reqwest::Client, url: &str, given: Option<&str>) -> (String, Value) {
+    let mut request = client.get(url);
+    if let Some(given) = given {
+        request = request.header("x-request-id", given);
+    }
+    let answer = request.send().await.unwrap();
+    let ids: Vec<_> = answer.headers().get_all("x-request-id").iter().collect();
+    assert_eq!(ids.len(), 1, "{url}: {ids:?}");
+    let id = ids[0].to_str().unwrap().to_owned();
+    let body = answer.bytes().await.unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    (id, body["requestId"].clone())
+}
+
+/// An answer was kept with the id of the request that filled the cache: each client got that one, for a year.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_from_the_cache_has_the_id_of_its_own_request() {
+    if !has_nginx() {
+        return;
+    }
+    let readers = Readers::new(626).await;
+    let (reader, one) = readers.start(0);
+    let dir = readers.bench.dir.path().join("nginx");
+    let nginx = Nginx::start(&dir, &documented(&dir, [&one, &one]));
+    let client = reqwest::Client::builder().no_gzip().build().unwrap();
+    let kept = format!("{}/v1/chains/31337/logs?fromBlock=1&toBlock=50", nginx.base);
+    let mut made = BTreeSet::new();
+    for round in 0..3 {
+        let (id, _) = ids(&client, &kept, None).await;
+        assert!(made.insert(id), "{round}: {made:?}");
+    }
+    assert_eq!(fetch(&client, &kept).await.1, "HIT");
+    let (id, _) = ids(&client, &kept, Some("mine-1")).await;
+    assert_eq!(id, "mine-1");
+    // The reader answers with the id that nginx gave to the request.
+    let missing = format!("{}/v1/chains/7/logs", nginx.base);
+    for (given, is_used) in [
+        (None, false),
+        (Some("Root=1-67891233-abcdef"), true),
+        (Some("two words"), false),
+        (Some(&*"a".repeat(129)), false),
+    ] {
+        let (id, in_body) = ids(&client, &missing, given).await;
+        assert_eq!(in_body, json!(id), "{given:?}");
+        assert_eq!(given == Some(id.as_str()), is_used, "{given:?}: {id}");
+    }
+    reader.stop();
 }
 
 /// A server that answers a request only when it has as many of them as there are clients.
