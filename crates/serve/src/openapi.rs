@@ -234,7 +234,7 @@ mod tests {
         ("CollectedFee", "createdAt"),
         ("IndexingStatus", "updatedAt"),
     ];
-    /// Answers in the form of nodes.
+    /// What has the form of nodes: every number in it is hex, and none around it.
     const OF_NODES: [&str; 3] = ["Block", "Log", "Transaction"];
     /// The text of the old form of a time, which the next release removes.
     const OLD: [(&str, &str); 4] = [
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_time_is_a_number_of_seconds_and_has_the_name_of_one() {
         let document: Value = serde_json::from_str(&TEXT).unwrap();
-        let (mut times, mut texts) = (0, BTreeSet::new());
+        let (mut times, mut hex, mut texts) = (0, 0, BTreeSet::new());
         for Field {
             owner,
             name,
@@ -320,13 +320,20 @@ mod tests {
                 continue;
             }
             let is_hex = schema["$ref"] == "#/components/schemas/Quantity";
-            assert!(!is_hex || OF_NODES.contains(&owner), "{what}");
+            let is_of_nodes = OF_NODES.contains(&owner);
+            assert!(!is_hex || is_of_nodes, "{what}");
+            let is_number = ["\"integer\"", "\"number\""]
+                .iter()
+                .any(|number| schema["type"].to_string().contains(number));
+            assert!(!is_number || !is_of_nodes, "{what}");
+            hex += usize::from(is_hex);
             if is_time(name) && !is_hex {
                 assert!(schema["type"].to_string().contains("\"integer\""), "{what}");
                 times += 1;
             }
         }
         assert!(times > 15, "{times} times: too few were looked at");
+        assert!(hex > 15, "{hex} hex numbers: too few were looked at");
         let expected: BTreeSet<_> = FIXED.iter().chain(&OLD).copied().collect();
         assert_eq!(texts, expected, "times as text");
     }
