@@ -167,7 +167,7 @@ async fn get_fees(
     }
     let request = request::parse(query.as_deref())?;
     let list = with_timeout(fees::list(database, &request)).await?;
-    dto::respond(&request, &list, dto::event)
+    dto::respond(query.as_deref(), &request, &list, dto::event)
 }
 
 async fn get_totals(
@@ -177,7 +177,7 @@ async fn get_totals(
     let database = require(context.served.fees.as_ref())?;
     let request = request::parse(query.as_deref())?;
     let list = with_timeout(fees::totals(database, &request)).await?;
-    dto::respond(&request, &list, dto::total)
+    dto::respond(query.as_deref(), &request, &list, dto::total)
 }
 
 fn require(database: Option<&Database>) -> Result<&Database, FeesError> {

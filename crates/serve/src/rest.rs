@@ -17,14 +17,27 @@ pub(crate) mod times;
 use axum::extract::path::ErrorKind;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path};
-use axum::http::Method;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use chronolith_model::Order;
 use serde::de::DeserializeOwned;
 
 use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode, excerpt};
 use crate::http::context::Context;
+
+/// Bytes of the query string in a link to the next page: proxies refuse long headers.
+const LINK_BYTES_MAX: usize = 2 << 10;
+
+/// Says in the headers of a page where the next one is. Its query string may be left out: the cursor says it too.
+pub(crate) fn put_next(headers: &mut HeaderMap, cursor: &str, query: Option<&str>) {
+    let query = query.filter(|query| query.len() <= LINK_BYTES_MAX);
+    let link =
+        query.and_then(|query| HeaderValue::try_from(format!("<?{query}>; rel=\"next\"")).ok());
+    headers.extend(link.map(|link| (header::LINK, link)));
+    let cursor = HeaderValue::try_from(cursor).ok();
+    headers.extend(cursor.map(|cursor| (logs::NEXT_CURSOR, cursor)));
+}
 
 /// The chain with the id of a path.
 pub(crate) fn chain<'a>(context: &'a Context, id: &str) -> Result<&'a ServedChain, ApiError> {

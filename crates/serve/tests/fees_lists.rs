@@ -14,8 +14,8 @@ use axum::Router;
 use chronolith_serve::OPENAPI;
 use chronolith_serve::http::fees_router;
 use fees_support::{
-    BLOCK_SECONDS, BLOCKS, CHAINS, EMPTY_CHAIN, EVENTS, Made, SAFE, START, World, ask, hash_of,
-    hex, made_up, target,
+    BLOCK_SECONDS, BLOCKS, CHAINS, EMPTY_CHAIN, EVENTS, Made, SAFE, START, World, ask,
+    ask_with_headers, hash_of, hex, made_up, target,
 };
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -109,7 +109,7 @@ async fn all_parts(router: &Router, path: &str, parameters: &Parameters) -> (Vec
         assert_eq!(status, 200, "{requested:?}: {body}");
         all.extend(body["data"].as_array().unwrap().clone());
         parts += 1;
-        match body["next"].as_str() {
+        match body["nextCursor"].as_str() {
             Some(cursor) => next = Some(cursor.to_owned()),
             None => return (all, parts),
         }
@@ -205,7 +205,7 @@ async fn parts_are_one_list_whatever_is_written_meanwhile() {
             let (_, body) = ask(&router, &target("/fees", &requested)).await;
             let data = body["data"].as_array().unwrap();
             all.extend(data.clone());
-            let Some(cursor) = body["next"].as_str() else {
+            let Some(cursor) = body["nextCursor"].as_str() else {
                 break;
             };
             next = Some(cursor.to_owned());
@@ -223,6 +223,55 @@ async fn parts_are_one_list_whatever_is_written_meanwhile() {
         assert_eq!(all, whole, "{order}");
         let (now, _) = all_parts(&router, "/fees", &one).await;
         assert!(now.len() > whole.len(), "{order}: nothing was written");
+    }
+}
+
+/// The header names the whole request of the next part, as for logs, and the cursor has its name of other pages too.
+#[tokio::test]
+async fn a_link_leads_through_all_parts() {
+    let world = World::new(&made_up(8)).await;
+    let router = world.public();
+    for (path, filter) in [
+        ("/fees", "order=asc"),
+        (
+            "/fees",
+            "status=confirmed&from=2024-02-25T00%3A00%3A00%2B01:00&chainId=137",
+        ),
+        (
+            "/fees",
+            "integrator=0x1111111111111111111111111111111111111111",
+        ),
+        ("/fees/totals", "chainId=1"),
+        ("/fees/totals", "order=desc"),
+    ] {
+        let (whole, headers) =
+            ask_with_headers(&router, &format!("{path}?{filter}&limit=1000")).await;
+        assert_eq!(whole["nextCursor"], Value::Null, "{path} {filter}");
+        assert!(!headers.contains_key("link"), "{headers:?}");
+        let (mut all, mut parts) = (Vec::new(), 0);
+        let mut query = format!("{filter}&limit=7");
+        loop {
+            let (body, headers) = ask_with_headers(&router, &format!("{path}?{query}")).await;
+            all.extend(body["data"].as_array().unwrap().clone());
+            parts += 1;
+            let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
+            assert_eq!(json!(header("x-next-cursor")), body["nextCursor"]);
+            assert_eq!(body["next"], body["nextCursor"]);
+            let Some(link) = header("link") else {
+                assert_eq!(body["nextCursor"], Value::Null, "{query}");
+                break;
+            };
+            let link = link.strip_prefix("<?");
+            let next = link.and_then(|link| link.strip_suffix(">; rel=\"next\""));
+            query = next.unwrap().to_owned();
+        }
+        assert!(parts > 2, "{path} {filter}: {parts} parts tell little");
+        assert_eq!(json!(all), whole["data"], "{path} {filter}");
+    }
+    let (page, headers) = ask_with_headers(&router, "/fees?integrator=137&limit=1").await;
+    assert!(page["pagination"]["totalPages"].as_u64() > Some(1));
+    for name in ["link", "x-next-cursor"] {
+        assert!(!headers.contains_key(name), "the fee document has none");
     }
 }
 
@@ -265,7 +314,7 @@ async fn a_cursor_outlives_the_block_that_it_stands_on() {
     let world = World::new(&rows).await;
     let router = world.public();
     let (_, first) = ask(&router, "/fees?chainId=1&limit=3").await;
-    let cursor = first["next"].as_str().unwrap();
+    let cursor = first["nextCursor"].as_str().unwrap();
     let hash = const_hex::encode(hash_of(1, 77, 0));
     world
         .run(&format!(

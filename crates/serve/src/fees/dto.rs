@@ -10,13 +10,17 @@ use chronolith_projection_fees::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::FeesError;
 use super::cursor::CursorText;
+use super::{FeesError, request};
 use crate::names::Hash;
+use crate::rest::put_next;
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Answer<Item> {
     data: Vec<Item>,
+    next_cursor: Option<String>,
+    /// The old name of `nextCursor`, for one release.
     next: Option<String>,
     coverage: Vec<Coverage>,
 }
@@ -109,6 +113,7 @@ pub(super) struct Total {
 
 /// An error for a chain without a projection: an empty list would mean that it has no events.
 pub(super) fn respond<Item, Position: CursorText, Dto: Serialize>(
+    query: Option<&str>,
     request: &FeeRequest<Position>,
     list: &FeeList<Item, Position>,
     show: impl Fn(&Item) -> Dto,
@@ -117,12 +122,19 @@ pub(super) fn respond<Item, Position: CursorText, Dto: Serialize>(
         let message = format!("fees of chain {chain} are not projected here");
         return Err(FeesError::new(StatusCode::NOT_FOUND, message));
     }
+    let cursor = list.next.as_ref().map(CursorText::encode);
     let answer = Answer {
         data: list.items.iter().map(show).collect(),
-        next: list.next.as_ref().map(CursorText::encode),
+        next_cursor: cursor.clone(),
+        next: cursor.clone(),
         coverage: list.coverage.iter().map(coverage).collect(),
     };
-    Ok(Json(answer).into_response())
+    let mut response = Json(answer).into_response();
+    if let Some(cursor) = cursor {
+        let next = request::next(query, &cursor);
+        put_next(response.headers_mut(), &cursor, Some(&next));
+    }
+    Ok(response)
 }
 
 fn coverage(of: &FeeCoverage) -> Coverage {

@@ -43,6 +43,15 @@ pub(super) fn pairs(query: Option<&str>) -> Pairs {
     pairs.into_owned().collect()
 }
 
+/// The query string of the same request after a cursor.
+pub(super) fn next(query: Option<&str>, cursor: &str) -> String {
+    let mut given = pairs(query);
+    given.retain(|(name, _)| name != "cursor");
+    let mut next = form_urlencoded::Serializer::new(String::new());
+    next.extend_pairs(&given).append_pair("cursor", cursor);
+    next.finish()
+}
+
 /// The value of a parameter that is given once and is not a list, such as `name[]`.
 pub(super) fn one_text<'a>(pairs: &'a Pairs, name: &str) -> Option<&'a str> {
     let mut given = pairs.iter().filter(|(given, _)| stem(given) == name);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chronolith_model::{BlockRange, Clause, LogFilter};
 
-use super::{order, parameters, times};
+use super::{LINK_BYTES_MAX, order, parameters, times};
 use crate::cursor;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::body::LogFormat;
@@ -18,8 +18,6 @@ const LIMIT: usize = 100;
 const LISTS: [&str; 6] = ["address", "topic0", "topic1", "topic2", "topic3", "chains"];
 /// Those that a link to the next page replaces.
 const PLACES: [&str; 6] = ["fromBlock", "toBlock", "from", "to", "cursor", "chains"];
-/// Bytes of such a link: proxies refuse long headers.
-const LINK_BYTES_MAX: usize = 2 << 10;
 
 /// The parameters of a request, parsed before any chain is read.
 #[derive(Debug)]

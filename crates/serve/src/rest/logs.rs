@@ -4,13 +4,13 @@
 //! nothing else tells a whole file from one that was cut.
 
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::{IntoResponse as _, Response};
 use chronolith_model::BlockRange;
 
 use super::download::file_name;
 use super::log_query::LogQuery;
-use super::{PathParams, chain, final_answers};
+use super::{PathParams, chain, final_answers, put_next};
 use crate::cursor;
 use crate::error::ApiError;
 use crate::http::answer_memory::MemoryReservation;
@@ -95,11 +95,7 @@ fn respond(chain: u64, format: LogFormat, page: FoundPage) -> Response {
         headers.insert(header::CONTENT_DISPOSITION, name);
     }
     if let Some((cursor, link)) = page.next {
-        let link =
-            link.and_then(|query| HeaderValue::try_from(format!("<?{query}>; rel=\"next\"")).ok());
-        headers.extend(link.map(|link| (header::LINK, link)));
-        let cursor = HeaderValue::try_from(cursor).ok();
-        headers.extend(cursor.map(|cursor| (NEXT_CURSOR, cursor)));
+        put_next(headers, &cursor, link.as_deref());
     }
     response
 }

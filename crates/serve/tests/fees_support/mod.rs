@@ -13,7 +13,7 @@ use std::sync::Arc;
 use alloy_primitives::{Address, U256};
 use axum::Router;
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{HeaderMap, Request};
 use chronolith_projection::{Database, Month, Passwords, partitions, set_up};
 use chronolith_projection_fees::FeesKind;
 use chronolith_serve::chain::ServedChains;
@@ -315,6 +315,17 @@ pub async fn ask(router: &Router, target: &str) -> (u16, Value) {
     let (status, text) = ask_for_text(router, target).await;
     let body = serde_json::from_str(&text);
     (status, body.unwrap_or_else(|_| panic!("{target}: {text}")))
+}
+
+/// As [`ask`] if it succeeds, with the headers.
+pub async fn ask_with_headers(router: &Router, target: &str) -> (Value, HeaderMap) {
+    let request = Request::get(target).body(Body::empty()).unwrap();
+    let service = TowerToHyperService::new(router.clone());
+    let response = service.call(request).await.unwrap();
+    assert_eq!(response.status().as_u16(), 200, "{target}");
+    let headers = response.headers().clone();
+    let body = axum::body::to_bytes(response.into_body(), 64 << 20).await;
+    (serde_json::from_slice(&body.unwrap()).unwrap(), headers)
 }
 
 /// After how many seconds an answer says to retry.
