@@ -1,4 +1,4 @@
-//! Downloads of logs: whole, in parts of a page, and continued where they were cut.
+//! Many logs: downloads, whole, in parts of a page, and continued where they were cut; and pages by their links.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -8,6 +8,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -123,6 +124,34 @@ impl Serving {
     }
 }
 
+impl Serving {
+    /// The logs of each page, from one to the next by its link alone.
+    async fn linked_pages(&self, query: &str) -> Vec<Vec<Value>> {
+        let (mut pages, mut query) = (Vec::new(), query.to_owned());
+        loop {
+            let (status, headers, text) = self.get(&format!("logs?{query}")).await;
+            assert_eq!(status, 200, "{query}: {text}");
+            let page: Value = serde_json::from_str(&text).unwrap();
+            pages.push(page["logs"].as_array().unwrap().clone());
+            let Some(link) = headers.get("link") else {
+                assert_eq!(page["nextCursor"], Value::Null, "{query}");
+                return pages;
+            };
+            let link = link.to_str().unwrap().strip_prefix("<?");
+            let next = link.and_then(|link| link.strip_suffix(">; rel=\"next\""));
+            query = next.unwrap().to_owned();
+        }
+    }
+
+    /// The time of a block.
+    async fn time(&self, block: u64) -> u64 {
+        let (status, _, text) = self.get(&format!("blocks/{block}/clock")).await;
+        assert_eq!(status, 200, "{text}");
+        let clock: Value = serde_json::from_str(&text).unwrap();
+        clock["timestamp"].as_u64().unwrap()
+    }
+}
+
 fn end_of_head(answer: &[u8]) -> usize {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
     end.unwrap() + 4
@@ -204,6 +233,42 @@ async fn a_download_has_every_final_log_once() {
     // A cache could not hold it.
     let (_, headers, _) = serving.get(&format!("logs/download?{all}")).await;
     assert_eq!(headers["cache-control"], "no-store");
+    serving.running.stop();
+}
+
+/// A link names blocks where the request named times, and keeps all other parameters, also those that are given twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn links_lead_through_all_pages_of_times_from_the_newest_on() {
+    let serving = Serving::start_with(EvmSpec::tiny(614), r#""results": 10000"#).await;
+    // The last of these blocks are not archived.
+    let (from, to) = (serving.time(300).await, serving.time(FINAL + 4).await);
+    let times = format!("from={from}&to={to}&order=desc");
+    let all = serving.linked_pages(&format!("{times}&limit=10000")).await;
+    let mut counts = BTreeMap::new();
+    for log in all.iter().flatten() {
+        let emitter = log["address"].as_str().unwrap();
+        *counts.entry(emitter).or_insert(0) += 1;
+    }
+    let mut emitters: Vec<_> = counts.into_iter().collect();
+    emitters.sort_by_key(|(_, count)| *count);
+    assert!(
+        emitters.len() > 2,
+        "{emitters:?}: the filter narrows nothing"
+    );
+    let addresses: Vec<String> = emitters
+        .iter()
+        .rev()
+        .take(2)
+        .map(|(address, _)| format!("address={address}"))
+        .collect();
+    for filter in [times.clone(), format!("{}&{times}", addresses.join("&"))] {
+        let whole = serving.linked_pages(&format!("{filter}&limit=10000")).await;
+        assert_eq!(whole.len(), 1, "{filter}: more than a page may have");
+        let pages = serving.linked_pages(&format!("limit=13&{filter}")).await;
+        assert!(pages.len() > 5, "{filter}: {} pages", pages.len());
+        assert!(pages.iter().all(|page| (1..=13).contains(&page.len())));
+        assert_eq!(pages.concat(), whole[0], "{filter}");
+    }
     serving.running.stop();
 }
 
