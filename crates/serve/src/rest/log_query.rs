@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use chronolith_model::{BlockRange, Clause, LogFilter};
 
-use super::{LINK_BYTES_MAX, order, parameters, times};
+use super::times::{self, TimeLookup};
+use super::{LINK_BYTES_MAX, order, parameters};
 use crate::cursor;
-use crate::error::{ApiError, ErrorCode};
+use crate::error::{ApiError, ErrorCode, excerpt};
 use crate::http::body::LogFormat;
 use crate::http::context::Context;
 use crate::rpc::{BlockTag, Fixed, PageScope, range_between};
@@ -151,6 +152,13 @@ impl LogQuery {
         self.given.iter().any(|(name, _)| name == parameter)
     }
 
+    /// A parameter as it was given, for errors.
+    fn written(&self, parameter: &str) -> String {
+        let mut given = self.given.iter();
+        let given = given.find(|(name, _)| name == parameter);
+        given.map_or_else(String::new, |(_, value)| excerpt(value))
+    }
+
     /// With the defaults of a download: all final blocks, as lines.
     pub(super) fn for_download(mut self) -> Result<Self, ApiError> {
         self.from.get_or_insert(End::Block(BlockTag::Earliest));
@@ -202,7 +210,13 @@ impl LogQuery {
             Some(End::Block(tag)) => Some(tag),
             Some(End::Time(time)) => {
                 settled = Some(true);
-                let found = times::at(view, time, Direction::After, true).await?;
+                let lookup = TimeLookup {
+                    direction: Direction::After,
+                    time,
+                    written: self.written("from"),
+                    inclusive: true,
+                };
+                let found = times::at(view, &lookup).await?;
                 Some(BlockTag::Number(found.clock.number))
             }
         };
@@ -210,7 +224,13 @@ impl LogQuery {
             None => None,
             Some(End::Block(tag)) => Some(tag),
             Some(End::Time(time)) => {
-                let found = times::at(view, time, Direction::Before, false).await?;
+                let lookup = TimeLookup {
+                    direction: Direction::Before,
+                    time,
+                    written: self.written("to"),
+                    inclusive: false,
+                };
+                let found = times::at(view, &lookup).await?;
                 settled = Some(found.settled);
                 Some(BlockTag::Number(found.clock.number))
             }

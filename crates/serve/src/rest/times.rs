@@ -7,7 +7,9 @@ use axum::extract::{RawQuery, State};
 use axum::{Extension, Json};
 use futures::future::join_all;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{PathParams, chain, parameters};
@@ -59,28 +61,74 @@ impl FoundBlock {
     }
 }
 
+/// A time as the caller wrote it.
+#[derive(Clone, Debug)]
+struct WrittenTime {
+    /// Its beginning where it is long.
+    text: String,
+    /// None where it is not a time.
+    time: Option<Timestamp>,
+}
+
+impl WrittenTime {
+    fn new(text: &str) -> Self {
+        Self {
+            text: excerpt(text),
+            time: parse_time(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenTime {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        // Not as a value: that of a list takes many times the memory of its text.
+        let raw = <&RawValue>::deserialize(from)?.get();
+        // What is not a text is written as it is.
+        let text = serde_json::from_str::<String>(raw);
+        Ok(text.map_or_else(|_| Self::new(raw), |text| Self::new(&text)))
+    }
+}
+
 /// The parameters of a lookup, parsed before any chain is read.
-struct TimeLookup {
-    direction: Direction,
-    time: Timestamp,
-    inclusive: bool,
+pub(super) struct TimeLookup {
+    pub(super) direction: Direction,
+    pub(super) time: Timestamp,
+    /// The time as the caller wrote it.
+    pub(super) written: String,
+    pub(super) inclusive: bool,
 }
 
 impl TimeLookup {
-    fn new(direction: &str, time: &str, inclusive: bool) -> Result<Self, ApiError> {
+    fn new(direction: &str, time: WrittenTime, inclusive: bool) -> Result<Self, ApiError> {
         let bad_direction = || {
             let message = format!("invalid direction: {}", excerpt(direction));
             ApiError::new(ErrorCode::InvalidDirection, message)
         };
         let bad_time = || {
-            let message = format!("invalid timestamp: {}", excerpt(time));
+            let message = format!("invalid timestamp: {}", time.text);
             ApiError::new(ErrorCode::InvalidTimestamp, message)
         };
         Ok(Self {
             direction: Direction::parse(direction).ok_or_else(bad_direction)?,
-            time: parse_time(time).ok_or_else(bad_time)?,
+            time: time.time.ok_or_else(bad_time)?,
+            written: time.text,
             inclusive,
         })
+    }
+
+    /// The time as the caller wrote it, with the seconds that it means where that is another text.
+    fn name(&self) -> String {
+        let Timestamp { seconds, nanos } = self.time;
+        let fraction = format!(".{nanos:09}");
+        let fraction = match nanos {
+            0 => "",
+            _ => fraction.trim_end_matches('0'),
+        };
+        let meant = format!("{seconds}{fraction}");
+        match self.written == meant {
+            true => meant,
+            false => format!("{} ({meant} s)", self.written),
+        }
     }
 }
 
@@ -89,7 +137,7 @@ pub(crate) async fn one(
     PathParams((id, direction, time)): PathParams<(String, String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<FoundBlock>, ApiError> {
-    let mut lookup = TimeLookup::new(&direction, &time, false)?;
+    let mut lookup = TimeLookup::new(&direction, WrittenTime::new(&time), false)?;
     for (_, value) in parameters(
         query.as_deref(),
         &["inclusive"],
@@ -127,8 +175,8 @@ struct Item {
     chain_id: ChainName,
     /// Seconds, milliseconds (from 100,000,000,000 on) or ISO 8601, not before 1970; what has no zone is UTC.
     /// Something else fails this item alone.
-    #[schemars(extend("examples" = [1_600_000_500, "2020-09-13"]))]
-    time: Value,
+    #[schemars(with = "Value", extend("examples" = [1_600_000_500, "2020-09-13"]))]
+    time: WrittenTime,
     /// `before`, `after` or `closest`, as a `Direction`. Another word fails this item alone.
     #[schemars(example = &"before")]
     direction: String,
@@ -138,12 +186,23 @@ struct Item {
 }
 
 // Ids of Stellar chains are too large for clients whose numbers are floating point.
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
+#[derive(JsonSchema)]
+#[schemars(untagged, inline)]
 enum ChainName {
     Id(#[schemars(range(max = u64::MAX))] u64),
     Name(String),
+}
+
+impl<'de> Deserialize<'de> for ChainName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        // Unparsed, as a time.
+        let raw = <&RawValue>::deserialize(from)?.get();
+        let name = match raw.starts_with('"') {
+            true => serde_json::from_str(raw).map(Self::Name),
+            false => serde_json::from_str(raw).map(Self::Id),
+        };
+        name.map_err(|error| D::Error::custom(format_args!("chainId: {error}")))
+    }
 }
 
 /// Blocks, or why there is none.
@@ -197,13 +256,9 @@ pub(crate) async fn many(
 
 /// The result of one of several lookups: a block or an error.
 async fn lookup_item(context: &Context, item: &Item) -> TimeResult {
-    // Any other value is an invalid time, which is the error of this item alone.
-    let time = match &item.time {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+    // A value that is not a time is the error of this item alone.
     let looked_up = async {
-        let lookup = TimeLookup::new(&item.direction, &time, item.inclusive)?;
+        let lookup = TimeLookup::new(&item.direction, item.time.clone(), item.inclusive)?;
         look_up(chain(context, &item.chain_id.text())?, &lookup).await
     };
     match looked_up.await {
@@ -227,19 +282,11 @@ async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<FoundBlock,
 }
 
 /// The block at a time, in a view.
-pub(super) async fn at(
-    view: &View<'_>,
-    time: Timestamp,
-    direction: Direction,
-    inclusive: bool,
-) -> Result<BlockAtTime, ApiError> {
-    let lookup = TimeLookup {
-        direction,
-        time,
-        inclusive,
-    };
-    let found = view.at(time, direction, inclusive).await;
-    found.map_err(|missing| refusal(view, &lookup, missing))
+pub(super) async fn at(view: &View<'_>, lookup: &TimeLookup) -> Result<BlockAtTime, ApiError> {
+    let found = view
+        .at(lookup.time, lookup.direction, lookup.inclusive)
+        .await;
+    found.map_err(|missing| refusal(view, lookup, missing))
 }
 
 /// One lookup, and the view of its answer.
@@ -255,7 +302,7 @@ async fn look_once<'a>(
 }
 
 fn refusal(view: &View<'_>, lookup: &TimeLookup, missing: TimeLookupError) -> ApiError {
-    let (id, time, direction) = (view.chain.id, lookup.time.seconds, lookup.direction.name());
+    let (id, time, direction) = (view.chain.id, lookup.name(), lookup.direction.name());
     let not_yet = |code, message: String| {
         ApiError::new(code, message).with(json!({
             "indexedUpTo": view.head().map(|head| head.number),
@@ -276,5 +323,79 @@ fn refusal(view: &View<'_>, lookup: &TimeLookup, missing: TimeLookupError) -> Ap
             format!("blocks around timestamp {time} are missing on chain {id}: {reason}"),
         ),
         TimeLookupError::Fault(fault) => fault.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(time: &str) -> TimeLookup {
+        let item = format!(r#"{{"chainId":1,"direction":"before","time":{time}}}"#);
+        let Object(item) = serde_json::from_str::<Object<Item>>(&item).unwrap();
+        TimeLookup::new(&item.direction, item.time, item.inclusive).unwrap()
+    }
+
+    #[test]
+    fn a_time_is_named_as_it_is_written_and_as_it_is_meant() {
+        for (time, expected) in [
+            ("1600000500", "1600000500"),
+            (r#""1600000500""#, "1600000500"),
+            ("1600000500120", "1600000500120 (1600000500.12 s)"),
+            (r#""1600000500000""#, "1600000500000 (1600000500 s)"),
+            (r#""2020-09-13""#, "2020-09-13 (1599955200 s)"),
+            (
+                r#""2020\u002d09-13T00:00:00+01:00""#,
+                "2020-09-13T00:00:00+01:00 (1599951600 s)",
+            ),
+        ] {
+            assert_eq!(lookup(time).name(), expected, "{time}");
+        }
+    }
+
+    /// A million numbers as a time were a value of 32 MiB while the lookups waited.
+    #[test]
+    fn what_is_kept_of_a_time_is_short() {
+        let numbers = format!("[0{}]", ",0".repeat(1_000_000));
+        let text = format!("\"{}\"", "9".repeat(1_000_000));
+        let long = format!("\"2020-09-13T12:26:40.{}Z\"", "0".repeat(64));
+        for (time, start) in [
+            (&*numbers, "[0,0"),
+            (&text, "9999"),
+            (&long, "2020-09-13T12:26:40.0"),
+            ("-1", "-1"),
+            ("1.5", "1.5"),
+            ("null", "null"),
+            ("true", "true"),
+            (r#"{"a":[]}"#, r#"{"a":[]}"#),
+        ] {
+            let kept: WrittenTime = serde_json::from_str(time).unwrap();
+            assert_eq!(kept.time, None, "{start}");
+            assert!(kept.text.starts_with(start), "{start}: {}", kept.text);
+            assert!(kept.text.capacity() < 1_024, "{start}");
+        }
+    }
+
+    #[test]
+    fn a_chain_is_a_number_or_a_name() {
+        let parse = |text: &str| serde_json::from_str::<ChainName>(text);
+        for (text, expected) in [
+            ("18446744073709551615", "18446744073709551615"),
+            (r#""18446744073709551615""#, "18446744073709551615"),
+            (r#""pub\u006eet""#, "pubnet"),
+        ] {
+            assert_eq!(parse(text).unwrap().text(), expected);
+        }
+        for text in [
+            "-1",
+            "1.0",
+            "18446744073709551616",
+            "null",
+            "[1]",
+            "{}",
+            "true",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
     }
 }
