@@ -183,3 +183,39 @@ pub(super) fn admin(
     );
     Ok((address, token))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The memory that docs/deployment.md adds up is that of the defaults.
+    #[test]
+    fn the_documented_sum_of_memory_has_the_numbers_of_the_defaults() {
+        let page = include_str!("../../../../docs/deployment.md");
+        let (_, chapter) = page.split_once("\n## Memory\n").unwrap();
+        let (chapter, _) = chapter.split_once("\n## ").unwrap();
+        let rows = chapter.lines().filter_map(|line| {
+            let row = line.strip_prefix("| ")?.strip_suffix(" |")?;
+            let (what, mib) = row.rsplit_once(" | ")?;
+            Some((what, mib.parse().ok()?))
+        });
+        let rows: Vec<(&str, u64)> = rows.collect();
+        let limits = Limits::default();
+        for (start, bytes) in [
+            ("query cache", CACHE_MIB << 20),
+            ("answers, ", limits.unread_bytes as u64),
+            ("requests of more than", limits.bodies_bytes as u64),
+        ] {
+            let of = rows.iter().filter(|(what, _)| what.starts_with(start));
+            let documented: Vec<u64> = of.map(|(_, mib)| mib << 20).collect();
+            assert_eq!(documented, [bytes], "{start}");
+        }
+        let sum: u64 = rows.iter().map(|(_, mib)| mib).sum();
+        for text in [
+            format!("Together these are {sum} MiB."),
+            format!("{} MiB of history", HISTORY_BYTES >> 20),
+        ] {
+            assert!(chapter.contains(&text), "{text}");
+        }
+    }
+}

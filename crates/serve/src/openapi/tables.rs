@@ -174,6 +174,25 @@ mod tests {
         assert_eq!(rows, table("Limits"));
     }
 
+    /// What clients can take depends on these sizes and counts.
+    #[test]
+    fn the_sum_of_memory_names_the_same_limits() {
+        let page = include_str!("../../../../docs/deployment.md");
+        let (_, chapter) = page.split_once("\n## Memory\n").unwrap();
+        let (chapter, _) = chapter.split_once("\n## ").unwrap();
+        let values = values(&Limits::default());
+        for text in [
+            "| requests of more than {tinyKib} KiB, until they are answered | {bodiesMib} |",
+            "one request of up to {largeKib} KiB and one of up to {bodyMib} MiB",
+            "until they are read | {unreadMib} |",
+            "tiny answers of {connections} connections",
+            "compression of {compressed} answers",
+        ] {
+            let text = fill(text, &values);
+            assert!(chapter.contains(&text), "{text}");
+        }
+    }
+
     /// No name is left, and no value is without a place.
     #[test]
     fn numbers_come_from_the_code() {
