@@ -1,10 +1,19 @@
 //! The console and the API description: the pages and files of the public listener.
+//!
+//! Pages load their files from paths with the version of all of them, so that browsers keep these for ever; and they name
+//! all their scripts, so that a browser requests none only after it has read another.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use axum::extract::Path;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 
 use crate::http::body::HeldMemory;
+use crate::http::caching::{Immutable, NO_STORE};
 use crate::openapi::OPENAPI;
+use crate::rest;
 
 /// Pages load nothing from other hosts.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -36,8 +45,11 @@ const PAGES: [&str; 7] = [
     "/projections",
 ];
 
+/// The page of the description of the API.
+const DOCS: &str = include_str!("console/docs.html");
+
 /// Files that are part of the program, with their paths.
-const FILES: [File; 59] = [
+const FILES: [File; 58] = [
     file("/abi.js", include_str!("console/abi.js")),
     file("/api.js", include_str!("console/api.js")),
     file("/app.js", include_str!("console/app.js")),
@@ -111,17 +123,107 @@ const FILES: [File; 59] = [
     file("/transaction.js", include_str!("console/transaction.js")),
     file("/wide.js", include_str!("console/wide.js")),
     file("/words.js", include_str!("console/words.js")),
-    file("/docs", include_str!("console/docs.html")),
 ];
 
-/// Every file with its path.
+/// The route of the files that pages load.
+pub(crate) const ASSETS: &str = "/assets/{version}/{file}";
+
+/// Changes with every file that pages load.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let loaded = FILES.iter().filter(|file| file.is_loaded());
+    let texts: Vec<&str> = loaded.flat_map(|file| [file.path, file.text]).collect();
+    let hash = blake3::hash(texts.concat().as_bytes());
+    hash.to_hex().chars().take(16).collect()
+});
+
+static CONSOLE_PAGE: LazyLock<String> = LazyLock::new(|| page(CONSOLE, "/app.js"));
+static DOCS_PAGE: LazyLock<String> = LazyLock::new(|| page(DOCS, "/docs.js"));
+
+/// Every file with its path, but those under [`ASSETS`].
 pub(crate) fn files() -> impl Iterator<Item = File> {
-    let description = file("/openapi.json", OPENAPI);
-    let pages = PAGES.into_iter().map(|path| file(path, CONSOLE));
-    pages.chain(FILES).chain([description])
+    let pages = PAGES.into_iter().map(|path| file(path, &CONSOLE_PAGE));
+    let others = [file("/docs", &DOCS_PAGE), file("/openapi.json", OPENAPI)];
+    pages.chain(FILES).chain(others)
+}
+
+/// Whether a route is that of a file.
+pub(crate) fn is_file(route: &str) -> bool {
+    route == ASSETS || files().any(|file| file.path == route)
+}
+
+/// A file that a page loads. One that a page of another version names is the one of this version, and is not kept: while
+/// several nodes are upgraded, a page may come from another one than its files.
+pub(crate) async fn asset(Path((version, name)): Path<(String, String)>) -> Response {
+    let named = |file: &&File| file.is_loaded() && file.path.strip_prefix('/') == Some(&name);
+    let Some(found) = FILES.iter().find(named) else {
+        return rest::not_found().await.into_response();
+    };
+    let mut response = found.response();
+    if version == *VERSION {
+        response.extensions_mut().insert(Immutable);
+    } else {
+        response
+            .headers_mut()
+            .insert(header::CACHE_CONTROL, NO_STORE);
+    }
+    response
+}
+
+/// A page that loads its files from their versioned paths, and all scripts at once.
+fn page(text: &str, script: &'static str) -> String {
+    let versioned = |path: &str| format!("/assets/{}{path}", *VERSION);
+    let mut text = text.to_owned();
+    for file in FILES.iter().filter(|file| file.is_loaded()) {
+        for attribute in ["href", "src"] {
+            let (plain, with) = (file.path, versioned(file.path));
+            text = text.replace(
+                &format!("{attribute}=\"{plain}\""),
+                &format!("{attribute}=\"{with}\""),
+            );
+        }
+    }
+    let imported = imports(script).into_iter().filter(|path| *path != script);
+    let links: Vec<String> = imported
+        .map(|path| {
+            format!(
+                "<link rel=\"modulepreload\" href=\"{}\">\n  ",
+                versioned(path)
+            )
+        })
+        .collect();
+    let tag = "<script type=\"module\"";
+    text.replacen(tag, &(links.concat() + tag), 1)
+}
+
+/// A script, and all that it imports.
+fn imports(script: &'static str) -> BTreeSet<&'static str> {
+    let (mut found, mut rest) = (BTreeSet::new(), vec![script]);
+    while let Some(path) = rest.pop() {
+        if !found.insert(path) {
+            continue;
+        }
+        let text = FILES.iter().find(|file| file.path == path);
+        let text = text
+            .map(|file| file.text)
+            .expect("a test follows all imports");
+        let names = text.split(" from \"./").skip(1);
+        let names = names.filter_map(|rest| rest.split('"').next());
+        rest.extend(names.filter_map(|name| {
+            let is_it = |file: &&File| file.path.strip_prefix('/') == Some(name);
+            FILES.iter().find(is_it).map(|file| file.path)
+        }));
+    }
+    found
 }
 
 impl File {
+    /// Whether pages load it.
+    fn is_loaded(&self) -> bool {
+        [".js", ".css", ".svg"]
+            .iter()
+            .any(|end| self.path.ends_with(end))
+    }
+
     pub(crate) fn response(self) -> Response {
         let kind = match self.path.rsplit_once('.') {
             Some((_, "js")) => "text/javascript; charset=utf-8",
@@ -238,8 +340,7 @@ mod tests {
     /// Scripts that a script imports, and what the pages load, are files of the program.
     #[test]
     fn everything_that_a_page_loads_is_served() {
-        let docs = text("/docs");
-        for (place, source) in [("/", CONSOLE), ("/docs", docs)] {
+        for (place, source) in [("/", CONSOLE), ("/docs", DOCS)] {
             for path in between(source, "href=\"", "\"")
                 .into_iter()
                 .chain(between(source, "src=\"", "\""))
@@ -247,7 +348,7 @@ mod tests {
                 let is_served = FILES.iter().any(|file| file.path == path);
                 let is_api =
                     path.starts_with("/v1/") || ["/health", "/openapi.json"].contains(&path);
-                let is_page = PAGES.contains(&path) || path.starts_with('#');
+                let is_page = PAGES.contains(&path) || path == "/docs" || path.starts_with('#');
                 assert!(is_served || is_api || is_page, "{place} leads to {path}");
             }
         }
@@ -260,6 +361,42 @@ mod tests {
                     file.path
                 );
             }
+        }
+    }
+
+    /// Each script used to be requested only after another one that imports it had been read.
+    #[test]
+    fn pages_name_all_their_scripts_with_their_version() {
+        for (page, script) in [(&*CONSOLE_PAGE, "/app.js"), (&*DOCS_PAGE, "/docs.js")] {
+            let start = format!("href=\"/assets/{}", *VERSION);
+            let mut named = between(page, "<link rel=\"modulepreload\" ", "\">");
+            let paths: BTreeSet<&str> = named
+                .iter_mut()
+                .map(|one| one.strip_prefix(&*start).unwrap())
+                .collect();
+            let mut expected = imports(script);
+            assert!(expected.remove(script));
+            assert_eq!(paths, expected);
+            assert!(paths.len() > 7, "{paths:?}");
+            assert!(page.contains(&format!("src=\"/assets/{}{script}\"", *VERSION)));
+            assert!(
+                !page.contains("\"/console.css\"") && !page.contains(&format!("src=\"{script}\""))
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn browsers_keep_the_files_of_this_version() {
+        let kept = async |version: &str, name: &str| {
+            let path = Path((version.to_owned(), name.to_owned()));
+            let response = asset(path).await;
+            let is_kept = response.extensions().get::<Immutable>().is_some();
+            (response.status().as_u16(), is_kept)
+        };
+        assert_eq!(kept(&VERSION, "app.js").await, (200, true));
+        assert_eq!(kept("0123456789abcdef", "app.js").await, (200, false));
+        for name in ["docs", "none.js", "openapi.json"] {
+            assert_eq!(kept(&VERSION, name).await, (404, false), "{name}");
         }
     }
 }

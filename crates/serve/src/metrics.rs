@@ -102,7 +102,7 @@ impl RequestMeters {
         let of = |classes: &Classes| classes.get(class).cloned();
         let known = self.0.read().get(route).and_then(of);
         let handles = known.unwrap_or_else(|| {
-            let is_file = console::files().any(|file| file.path == route);
+            let is_file = console::is_file(route);
             let made = RouteHandles::new(if is_file { CONSOLE } else { route }, class);
             let mut all = self.0.write();
             let classes = all.entry(route.to_owned()).or_default();

@@ -20,7 +20,7 @@ export function startHeader({ live = false } = {}) {
   const brand = el(
     "a",
     { href: "/", class: "brand", "aria-label": "Chronolith, overview of all chains" },
-    el("img", { src: "/console.svg", alt: "" }),
+    el("img", { src: new URL("./console.svg", import.meta.url).href, alt: "" }),
     el("span", { text: "Chronolith" }),
   );
   const search = el("form", { class: "search", role: "search", action: "/search", autocomplete: "off" });

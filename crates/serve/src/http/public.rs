@@ -68,6 +68,7 @@ fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
         ("/health", health(probe)),
     ];
     routes.extend(fees::routes());
+    routes.push((console::ASSETS, get(console::asset)));
     let files = console::files();
     routes.extend(files.map(|file| (file.path, get(move || async move { file.response() }))));
     routes
@@ -202,9 +203,8 @@ mod tests {
 
     /// Scripts, styles and images belong to their pages.
     fn is_part_of_a_page(path: &str) -> bool {
-        [".js", ".css", ".svg"]
-            .iter()
-            .any(|end| path.ends_with(end))
+        let ends = [".js", ".css", ".svg"];
+        path == console::ASSETS || ends.iter().any(|end| path.ends_with(end))
     }
 
     #[tokio::test]
