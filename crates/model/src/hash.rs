@@ -38,8 +38,15 @@ impl From<[u8; 32]> for Hash32 {
 
 impl fmt::Display for Hash32 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("0x")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        // Byte by byte through the formatter takes many times as long.
+        let digit = |half: u8| char::from_digit(half.into(), 16).expect("half a byte is a digit");
+        let mut text = String::with_capacity(2 + 2 * self.0.len());
+        text.push_str("0x");
+        for byte in self.0 {
+            text.push(digit(byte >> 4));
+            text.push(digit(byte & 15));
+        }
+        f.write_str(&text)
     }
 }
 

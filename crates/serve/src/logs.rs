@@ -50,8 +50,25 @@ pub(crate) struct PageMemory {
     pub(crate) held: MemoryReservation,
     /// Logs and bytes of the tail, beside those that the archive finds.
     before: (usize, u64),
-    /// Bytes for which there was no memory.
-    pub(crate) missed: usize,
+    /// What there was no memory for.
+    pub(crate) missed: Missed,
+}
+
+/// Logs for which there was no memory, and what they take.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Missed {
+    logs: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Missed {
+    /// What a page of this many logs takes where the others are like these, and somewhat more.
+    pub(crate) fn page_bytes(&self, limit: usize) -> usize {
+        let mean = self.bytes / self.logs.max(1);
+        let rest = limit.saturating_sub(self.logs).saturating_mul(mean);
+        let whole = self.bytes.saturating_add(rest);
+        whole.saturating_add(whole / 4)
+    }
 }
 
 impl PageMemory {
@@ -61,7 +78,7 @@ impl PageMemory {
             memory,
             held,
             before: (0, 0),
-            missed: 0,
+            missed: Missed::default(),
         }
     }
 
@@ -89,7 +106,8 @@ impl ArchiveMemory for PageMemory {
         let bytes = self.bytes_of(logs, bytes);
         let is_held = self.memory.try_grow_to_all(&mut self.held, bytes);
         if !is_held {
-            self.missed = bytes;
+            let logs = self.before.0 + logs;
+            self.missed = Missed { logs, bytes };
         }
         is_held
     }

@@ -10,6 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
+use parking_lot::Mutex;
+
 use crate::CHAIN;
 use crate::probe::{Probe, Waited, get, post};
 use crate::report::Report;
@@ -36,16 +38,24 @@ pub(crate) fn gzip(dir: &Path, report: &mut Report) -> Result<()> {
         let calls = Probe::start("eth_chainId", &server.public, call);
         let health = health_probes(&server);
         let stop = Arc::new(AtomicBool::new(false));
-        let (pages, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let [pages, packed, refused] = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
+        let refusal = Arc::new(Mutex::new(None));
         let threads: Vec<_> = (0..clients)
             .map(|_| {
-                let (stop, pages, refused) = (stop.clone(), pages.clone(), refused.clone());
+                let (stop, refusal) = (stop.clone(), refusal.clone());
+                let (pages, packed, refused) = (pages.clone(), packed.clone(), refused.clone());
                 let address = server.public.clone();
                 std::thread::spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
                         match page(&address, coding) {
-                            Ok(true) => pages.fetch_add(1, Ordering::Relaxed),
-                            _ => refused.fetch_add(1, Ordering::Relaxed),
+                            Ok(is_packed) => {
+                                packed.fetch_add(u64::from(is_packed), Ordering::Relaxed);
+                                pages.fetch_add(1, Ordering::Relaxed)
+                            }
+                            Err(error) => {
+                                *refusal.lock() = Some(error);
+                                refused.fetch_add(1, Ordering::Relaxed)
+                            }
                         };
                     }
                 })
@@ -63,14 +73,18 @@ pub(crate) fn gzip(dir: &Path, report: &mut Report) -> Result<()> {
         for health in health {
             report.waited(&load, &health?, Some(HEALTH_TARGET_MS));
         }
-        let pages = pages.load(Ordering::Relaxed);
+        let [pages, packed] = [pages, packed].map(|count| count.load(Ordering::Relaxed));
         // Refusals alone would be no load.
-        let verdict = report.verdict(clients == 0 || pages >= clients as u64);
+        let is_load = pages >= clients as u64 && (packed > 0 || coding == "identity");
+        let verdict = report.verdict(is_load);
         println!(
-            "    {pages} pages ({verdict}), {} refused, {:.0} MiB",
+            "    {pages} pages, {packed} of them compressed ({verdict}), {} refused, {:.0} MiB",
             refused.load(Ordering::Relaxed),
             server.memory_mib()
         );
+        if let Some(error) = refusal.lock().take() {
+            println!("    the last refusal: {error:#}");
+        }
     }
     Ok(())
 }
@@ -123,7 +137,7 @@ pub(crate) fn chains() -> serde_json::Value {
     }])
 }
 
-/// Fetches a page to its end; false where it was refused.
+/// Fetches a page to its end; returns whether it came in a coding. Only a few answers are compressed at a time.
 fn page(address: &str, coding: &str) -> Result<bool> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -131,18 +145,23 @@ fn page(address: &str, coding: &str) -> Result<bool> {
         "GET /v1/chains/{CHAIN}/logs?fromBlock=0&limit=10000 HTTP/1.1\r\nhost: bench\r\naccept-encoding: {coding}\r\nconnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes())?;
-    let (mut buffer, mut first) = (vec![0; 64 << 10], None);
+    let (mut buffer, mut first, mut last) = (vec![0; 64 << 10], String::new(), Vec::new());
     loop {
         let read = stream.read(&mut buffer)?;
+        let came = buffer.get(..read).context("what was read")?;
         if read == 0 {
-            return Ok(first.unwrap_or(false));
+            break;
         }
-        let packed = format!("content-encoding: {coding}");
-        first.get_or_insert_with(|| {
-            let is_packed = memchr::memmem::find(&buffer, packed.as_bytes()).is_some();
-            buffer.starts_with(b"HTTP/1.1 200") && (is_packed || coding == "identity")
-        });
+        if first.is_empty() {
+            first = String::from_utf8_lossy(came.get(..read.min(1_000)).context("a head")?)
+                .into_owned();
+        }
+        last.extend_from_slice(came.get(read.saturating_sub(5)..).context("an end")?);
+        last.drain(..last.len().saturating_sub(5));
     }
+    ensure!(first.starts_with("HTTP/1.1 200"), "{first}");
+    ensure!(last == b"0\r\n\r\n", "it was cut");
+    Ok(first.contains(&format!("content-encoding: {coding}")))
 }
 
 /// The whole answer to a request, over a connection of its own.

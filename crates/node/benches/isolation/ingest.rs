@@ -6,24 +6,33 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_sim::portal::{PortalOptions, PortalServer};
+use rustix::process::setpriority_process;
 use serde_json::{Value, json};
+use tokio::runtime::Builder;
 
 use crate::probe::{Probe, Waited, get};
 use crate::report::Report;
 use crate::server::Server;
 
 const CHAINS: u64 = 4;
-const BLOCKS: u64 = 4_000_000;
+const BLOCKS: u64 = 24_000_000;
 const FIRST_ID: u64 = 900_001;
 /// How long the idle program is probed, and how long one that ingests may be.
 const IDLE: Duration = Duration::from_secs(5);
 const LASTING: Duration = Duration::from_secs(60);
+/// Portals are on other machines: here they give way as ingest does, which waits for them.
+const PORTAL_NICE: i32 = 4;
 const HEALTH_TARGET_MS: f64 = 20.0;
 /// An answer may take this many times as long while the program ingests.
 const WHILE_INGESTING: f64 = 2.0;
 
 pub(crate) fn run(divide: u64, report: &mut Report) -> Result<()> {
-    let runtime = tokio::runtime::Runtime::new()?;
+    let runtime = Builder::new_multi_thread()
+        .on_thread_start(|| {
+            let _ = setpriority_process(None, PORTAL_NICE);
+        })
+        .enable_all()
+        .build()?;
     let (mut servers, mut chains) = (Vec::new(), Vec::new());
     for chain_id in FIRST_ID..FIRST_ID + CHAINS {
         let mut spec = EvmSpec::sparse(chain_id, 0);
@@ -82,8 +91,8 @@ enum Until {
 
 fn measure(dir: &Path, chains: &Value, load: &str, until: Until) -> Result<Vec<Waited>> {
     let server = Server::start(dir, chains, "run")?;
-    first_block(&server)?;
-    let path = format!("/v1/chains/{FIRST_ID}/block/before/4000000000");
+    let time = time_of(&server, first_block(&server)? / 2)?;
+    let path = format!("/v1/chains/{FIRST_ID}/block/before/{time}");
     let probes = [
         Probe::start("/health/live", &server.health, get("/health/live")),
         Probe::start("/metrics", &server.health, get("/metrics")),
@@ -102,14 +111,27 @@ fn measure(dir: &Path, chains: &Value, load: &str, until: Until) -> Result<Vec<W
     probes.into_iter().map(Probe::stop).collect()
 }
 
-/// Waits until the first chain has a block.
-fn first_block(server: &Server) -> Result<()> {
+/// Waits until all chains have blocks; the newest one of the first.
+fn first_block(server: &Server) -> Result<u64> {
     let began = Instant::now();
-    while heads(server).is_none_or(|heads| heads.iter().any(Option::is_none)) {
+    loop {
+        let heads: Option<Vec<u64>> = heads(server).and_then(|heads| heads.into_iter().collect());
+        if let Some(head) = heads.and_then(|heads| heads.first().copied()) {
+            return Ok(head);
+        }
         anyhow::ensure!(began.elapsed() < LASTING, "no block came");
         std::thread::sleep(Duration::from_millis(5));
     }
-    Ok(())
+}
+
+/// When a block of the first chain was made.
+fn time_of(server: &Server, number: u64) -> Result<u64> {
+    let path = format!("/v1/chains/{FIRST_ID}/blocks/{number}/clock");
+    let answer = crate::clients::fetch(&server.public, &get(&path))?;
+    let (_, body) = answer.split_once("\r\n\r\n").context("a body")?;
+    let clock: Value = serde_json::from_str(body)?;
+    let time = clock.get("timestamp").and_then(Value::as_u64);
+    time.with_context(|| answer.clone())
 }
 
 fn is_caught_up(server: &Server) -> bool {

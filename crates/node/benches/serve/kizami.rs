@@ -1,7 +1,7 @@
 //! Blocks by time, beside kizami, the server that the requirement of block times describes. Both read one chain from
 //! one simulated Portal and stay running; both must give the same blocks.
 //!
-//! `CHRONOLITH_BENCH_KIZAMI` names its program: a build that takes the Portal's address from `SQD_PORTAL_BASE`, and
+//! `CHRONOLITH_BENCH_KIZAMI` names its program: a build that takes the Portal's address from `SQD_PORTAL_BASE`, reads gzip, and
 //! listens on 127.0.0.1.
 
 use std::ffi::OsString;

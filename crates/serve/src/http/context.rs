@@ -1,5 +1,6 @@
 //! What every handler needs: the chains, the limits, and the semaphores that bound memory.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::request_body::{BodyMemory, ReadBody};
 use crate::chain::ServedChains;
 use crate::error::ApiError;
 use crate::fault::Fault;
-use crate::logs::{Page, PageMemory};
+use crate::logs::{Missed, Page, PageMemory};
 use crate::metrics::{Meters, RequestMeters};
 use crate::rest::projections::ProjectionsCache;
 use crate::view::View;
@@ -23,9 +24,12 @@ use crate::view::View;
 /// Reads the wall clock, in seconds since 1970: the process passes it in.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// What every handler needs.
+/// What every handler needs. Each request clones it several times.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub(crate) struct Context(Arc<Parts>);
+
+/// See [`Context`].
+pub(crate) struct Parts {
     pub(crate) served: ServedChains,
     pub(crate) limits: Limits,
     pub(crate) meters: Meters,
@@ -53,6 +57,14 @@ const MEMORY_TRIES: usize = 3;
 /// How long a query may wait for others.
 pub(super) const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
+impl Deref for Context {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
 impl Context {
     pub(crate) fn new(
         served: ServedChains,
@@ -60,7 +72,7 @@ impl Context {
         clock: Clock,
         heavy: HeavyWork,
     ) -> Self {
-        Self {
+        Self(Arc::new(Parts {
             limits,
             meters: Meters::new(served.iter().map(|chain| &**chain)),
             requests: RequestMeters::default(),
@@ -73,7 +85,7 @@ impl Context {
             unread: AnswerMemory::of_bytes(limits.unread_bytes),
             bodies: BodyMemory::new(&limits),
             heavy,
-        }
+        }))
     }
 
     /// Reads the body of a request.
@@ -93,27 +105,31 @@ impl Context {
     ) -> Result<(Page, MemoryReservation), Fault> {
         let mut held = MemoryReservation::default();
         let small = self.unread.small_bytes();
+        let results = self.limits.answers.results;
+        let limit = filter.limit.map_or(results, |limit| limit.min(results));
         for _ in 1..MEMORY_TRIES {
             let page = self.query_with(view, range, filter, std::mem::take(&mut held));
-            match page.await? {
+            let needed = match page.await? {
                 Ok(found) => return Ok(found),
-                // What the page needs in all is not known. A small one must not wait for the memory of large ones.
-                Err(missed) if missed <= small => self.grow(&mut held, small).await?,
-                Err(missed) => self.grow(&mut held, missed.saturating_mul(2)).await?,
-            }
+                // A small page must not wait for the memory of large ones.
+                Err(missed) if missed.bytes <= small => small,
+                // All of it: pages that each hold a part of what they need would keep each other waiting.
+                Err(missed) => missed.page_bytes(limit),
+            };
+            self.grow(&mut held, needed).await?;
         }
         let page = self.query_with(view, range, filter, held).await?;
         page.map_err(|_| Fault::Busy)
     }
 
-    /// One try; where there was no memory, the bytes for which there was none.
+    /// One try; where there was no memory, what there was none for.
     async fn query_with(
         &self,
         view: &View<'_>,
         range: BlockRange,
         filter: &LogFilter,
         held: MemoryReservation,
-    ) -> Result<Result<(Page, MemoryReservation), usize>, Fault> {
+    ) -> Result<Result<(Page, MemoryReservation), Missed>, Fault> {
         // The query holds all that it reads: it may be continued on another thread.
         let slot = self.query_slot().await?;
         let chain = self.served.find(view.chain.id).ok_or(Fault::Empty)?.clone();

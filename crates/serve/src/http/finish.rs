@@ -49,16 +49,15 @@ pub(super) fn is_fixed(route: &str) -> bool {
 }
 
 /// What answers need before they are sent.
-#[derive(Clone)]
 pub(crate) struct Finisher {
     context: Context,
     compressor: Compressor,
     ids: RequestIds,
-    gathers: Arc<Semaphore>,
+    gathers: Semaphore,
 }
 
 pub(crate) async fn finish(
-    State(finisher): State<Finisher>,
+    State(finisher): State<Arc<Finisher>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -143,13 +142,13 @@ async fn counted(context: &Context, response: Response) -> Result<Response, ApiE
 }
 
 impl Finisher {
-    pub(crate) fn new(context: Context) -> Self {
-        Self {
+    pub(crate) fn new(context: Context) -> Arc<Self> {
+        Arc::new(Self {
             compressor: Compressor::new(context.heavy.clone()),
             context,
             ids: RequestIds::default(),
-            gathers: Arc::new(Semaphore::new(GATHERS)),
-        }
+            gathers: Semaphore::new(GATHERS),
+        })
     }
 
     /// The answer with its length. Without one, the end of an HTTP/1.0 connection is the end of the answer: one
