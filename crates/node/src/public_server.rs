@@ -262,7 +262,9 @@ async fn serve_fees(address: SocketAddr, fees: Database, serving: &Serving) -> R
     tracing::info!(event = "fees_listening", listen = %listener.local_addr()?, "serving fees");
     let room = ConnectionLimits {
         connections: FEES_CONNECTIONS,
-        per_peer: serving.limits.connections_per_peer,
+        // One address must not have all of them.
+        per_peer: (serving.limits.connections_per_peer)
+            .map(|connections| connections.min(FEES_CONNECTIONS / 2)),
         place_kept: None,
     };
     let listening = listen(

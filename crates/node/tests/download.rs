@@ -10,7 +10,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -385,8 +385,10 @@ fn pass_on(mut client: TcpStream, to: SocketAddr, most: usize) -> bool {
     let mut server = TcpStream::connect(to).unwrap();
     let mut request = [0; 4_096];
     let length = client.read(&mut request).unwrap();
-    server.write_all(&request[..length]).unwrap();
-    server.shutdown(Shutdown::Write).unwrap();
+    // The end of the connection is that of the answer. A client that ends its side may be cut by the server.
+    let request = String::from_utf8_lossy(&request[..length]);
+    let request = request.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
+    server.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     server.read_to_end(&mut answer).unwrap();
     let sent = answer.len().min(most);

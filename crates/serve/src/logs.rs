@@ -54,6 +54,9 @@ pub(crate) struct PageMemory {
     pub(crate) missed: Missed,
 }
 
+/// What is held for a page of which only the first logs are known.
+const GUESSED_BYTES_MAX: usize = 16 << 20;
+
 /// Logs for which there was no memory, and what they take.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Missed {
@@ -62,12 +65,17 @@ pub(crate) struct Missed {
 }
 
 impl Missed {
-    /// What a page of this many logs takes where the others are like these, and somewhat more.
-    pub(crate) fn page_bytes(&self, limit: usize) -> usize {
+    /// What a page of at most this many logs and bytes takes where the other logs are like these, and somewhat more. Not
+    /// much more than is known, where that is a lot: what a page holds and does not need, others wait for.
+    pub(crate) fn page_bytes(&self, logs_max: usize, bytes_max: u64) -> usize {
         let mean = self.bytes / self.logs.max(1);
-        let rest = limit.saturating_sub(self.logs).saturating_mul(mean);
+        let rest = logs_max.saturating_sub(self.logs).saturating_mul(mean);
         let whole = self.bytes.saturating_add(rest);
-        whole.saturating_add(whole / 4)
+        let whole = whole.saturating_add(whole / 4);
+        let known = self.bytes.saturating_mul(4).max(GUESSED_BYTES_MAX);
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let possible = bytes_max.saturating_add(logs_max.saturating_mul(RECORD_BYTES));
+        whole.min(known).min(possible)
     }
 }
 

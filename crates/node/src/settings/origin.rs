@@ -107,7 +107,7 @@ mod tests {
     fn check(files: &[&str], variables: &[(&str, &str)], expected: &str) {
         let dir = tempfile::tempdir().unwrap();
         for file in files {
-            std::fs::write(dir.path().join(file), "{}").unwrap();
+            fs::write(dir.path().join(file), "{}").unwrap();
         }
         let variable = |name: &str| {
             let mut found = variables.iter().filter(|(known, _)| *known == name);
@@ -146,7 +146,7 @@ mod tests {
     fn what_is_set_and_not_used_is_named_for_each_origin() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("chronolith.json");
-        std::fs::write(&file, r#"{ "chains": [{ "rpcHttp": ["${RPC_URL}"] }] }"#).unwrap();
+        fs::write(&file, r#"{ "chains": [{ "rpcHttp": ["${RPC_URL}"] }] }"#).unwrap();
         let set = ["RPC_URL", "BATCH_SIZE", "MONGO_URI"];
         let variable = |name: &str| set.contains(&name).then(|| "x".to_owned());
         for (origin, names) in [

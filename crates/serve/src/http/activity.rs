@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use tokio::time::Instant;
 /// How long the body of a request may be waited for before its connection makes room for another one.
 const BODY_KEPT: Duration = Duration::from_secs(1);
 const NOT_WAITING: u64 = u64::MAX;
+/// A client is slow that reads less than this while bytes of an answer wait for it, for a second or longer.
+const READ_BYTES_A_SECOND: u64 = 1 << 20;
+const READ_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a connection is doing.
 #[derive(Debug)]
@@ -31,9 +34,25 @@ pub(super) struct Activity {
     writing: AtomicBool,
     /// Since when the body of a request is waited for, in milliseconds after it was opened; [`NOT_WAITING`] where none is.
     waiting_ms: AtomicU64,
+    /// Since when bytes of an answer wait for the client, and how many were written since; [`NOT_WAITING`] where none do.
+    reading_ms: AtomicU64,
+    read: AtomicU64,
     close: Notify,
-    /// Whether it was idle when it was chosen to be closed.
-    was_idle: AtomicBool,
+    /// Why it was chosen to be closed.
+    chosen: AtomicU8,
+}
+
+/// Why a connection was chosen to be closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Chosen {
+    /// It was idle.
+    Idle,
+    /// The body of its request was late.
+    LateBody,
+    /// Its client read slowly.
+    SlowReader,
+    /// It had its time.
+    Any,
 }
 
 impl Activity {
@@ -45,8 +64,10 @@ impl Activity {
             answering: AtomicUsize::new(0),
             writing: AtomicBool::new(false),
             waiting_ms: AtomicU64::new(NOT_WAITING),
+            reading_ms: AtomicU64::new(NOT_WAITING),
+            read: AtomicU64::new(0),
             close: Notify::new(),
-            was_idle: AtomicBool::new(false),
+            chosen: AtomicU8::new(Chosen::Any as u8),
         }
     }
 
@@ -61,8 +82,12 @@ impl Activity {
         u64::try_from(ms).unwrap_or(NOT_WAITING)
     }
 
-    fn set_waiting_for_body(&self, waiting: bool) {
-        let ms = if waiting { self.age_ms() } else { NOT_WAITING };
+    /// A body is waited for, and was for this long before; or it is not.
+    fn set_waiting_for_body(&self, waited: Option<Duration>) {
+        let ms = waited.map_or(NOT_WAITING, |waited| {
+            let waited = u64::try_from(waited.as_millis()).unwrap_or(NOT_WAITING);
+            self.age_ms().saturating_sub(waited)
+        });
         self.waiting_ms.store(ms, Ordering::Relaxed);
     }
 
@@ -74,6 +99,27 @@ impl Activity {
 
     pub(super) fn set_writing(&self, writing: bool) {
         self.writing.store(writing, Ordering::Relaxed);
+        if writing && self.reading_ms.load(Ordering::Relaxed) == NOT_WAITING {
+            self.read.store(0, Ordering::Relaxed);
+            self.reading_ms.store(self.age_ms(), Ordering::Relaxed);
+        }
+    }
+
+    /// The client took this much.
+    pub(super) fn has_read(&self, bytes: usize) {
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Whether the client has read too little for a second or longer, since bytes of the answer first waited for it.
+    pub(super) fn is_slow_reader(&self) -> bool {
+        let since = self.reading_ms.load(Ordering::Relaxed);
+        if since == NOT_WAITING || !self.writing.load(Ordering::Relaxed) {
+            return false;
+        }
+        let waited_ms = self.age_ms().saturating_sub(since);
+        let read = self.read.load(Ordering::Relaxed);
+        let waited = Duration::from_millis(waited_ms);
+        waited >= READ_WITHIN && read < waited_ms.saturating_mul(READ_BYTES_A_SECOND) / 1_000
     }
 
     /// How many requests began.
@@ -85,6 +131,7 @@ impl Activity {
     pub(super) fn begin(self: &Arc<Self>) -> Answering {
         self.started.fetch_add(1, Ordering::Relaxed);
         self.answering.fetch_add(1, Ordering::Relaxed);
+        self.reading_ms.store(NOT_WAITING, Ordering::Relaxed);
         Answering(self.clone())
     }
 
@@ -93,25 +140,30 @@ impl Activity {
         self.answering.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether bytes wait for the client to read.
-    pub(super) fn is_writing(&self) -> bool {
-        self.writing.load(Ordering::Relaxed)
+    /// Ends the connection because its client reads slowly.
+    pub(super) fn cut(&self) {
+        self.choose(Chosen::SlowReader);
     }
 
-    /// Ends the connection, whatever it is doing.
-    pub(super) fn cut(&self) {
-        self.was_idle.store(false, Ordering::Relaxed);
+    fn choose(&self, why: Chosen) {
+        self.chosen.store(why as u8, Ordering::Relaxed);
         self.close.notify_one();
+    }
+
+    /// Whether it can be closed at once. It was chosen, but its task may have gone on meanwhile: a request that came since
+    /// is answered, as the last one.
+    pub(super) fn may_end(&self) -> bool {
+        let chosen = self.chosen.load(Ordering::Relaxed);
+        let is = |why: Chosen| chosen == why as u8;
+        self.is_idle()
+            || is(Chosen::Any)
+            || (is(Chosen::LateBody) && self.is_body_late())
+            || (is(Chosen::SlowReader) && self.is_slow_reader())
     }
 
     /// Whether nothing is being answered or sent. Only its own connection changes that.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_answering() && !self.writing.load(Ordering::Relaxed)
-    }
-
-    /// Whether nothing was being answered or sent when it was chosen to be closed.
-    pub(super) fn was_idle(&self) -> bool {
-        self.was_idle.load(Ordering::Relaxed)
     }
 
     fn last_moved(&self) -> Instant {
@@ -165,7 +217,10 @@ impl HttpBody for TrackedBody {
 pub(super) struct ReceivedBody<B> {
     body: B,
     activity: Arc<Activity>,
-    is_waiting: bool,
+    /// Since when the next part is waited for.
+    since: Option<Instant>,
+    /// How long other parts were waited for: a body that is sent in small parts is late too.
+    waited: Duration,
 }
 
 impl<B> ReceivedBody<B> {
@@ -173,22 +228,30 @@ impl<B> ReceivedBody<B> {
         Self {
             body,
             activity,
-            is_waiting: false,
+            since: None,
+            waited: Duration::ZERO,
         }
     }
 
-    /// It counts from when it is first waited for: a body that is sent in small parts is late too.
-    fn set_waiting(&mut self, waiting: bool) {
-        if waiting != self.is_waiting {
-            self.is_waiting = waiting;
-            self.activity.set_waiting_for_body(waiting);
+    fn begin_to_wait(&mut self) {
+        if self.since.is_none() {
+            self.since = Some(Instant::now());
+            self.activity.set_waiting_for_body(Some(self.waited));
+        }
+    }
+
+    /// Something came. While the server does not read on, the client is not late.
+    fn end_to_wait(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.waited += since.elapsed();
+            self.activity.set_waiting_for_body(None);
         }
     }
 }
 
 impl<B> Drop for ReceivedBody<B> {
     fn drop(&mut self) {
-        self.set_waiting(false);
+        self.end_to_wait();
     }
 }
 
@@ -202,9 +265,8 @@ impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for ReceivedBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         match &polled {
-            Poll::Pending => self.set_waiting(true),
-            Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(_) => self.set_waiting(false),
+            Poll::Pending => self.begin_to_wait(),
+            Poll::Ready(_) => self.end_to_wait(),
         }
         polled
     }
@@ -270,8 +332,12 @@ impl Connections {
         // It is closed once: until its task ends, another one is chosen.
         let closed = listed.open.remove(&id);
         closed.is_some_and(|closed| {
-            closed.was_idle.store(closed.is_idle(), Ordering::Relaxed);
-            closed.close.notify_one();
+            let why = match (closed.is_idle(), closed.is_body_late()) {
+                (true, _) => Chosen::Idle,
+                (false, true) => Chosen::LateBody,
+                (false, false) => Chosen::Any,
+            };
+            closed.choose(why);
             true
         })
     }
@@ -314,6 +380,31 @@ mod tests {
     }
 
     /// A request whose body never came kept its place like one that is being answered: announcing a body cost nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_fast_is_not_slow() {
+        for (kib_a_second, is_slow) in [(0, true), (35, true), (900, true), (1_100, false)] {
+            let connections = Connections::default();
+            let activity = connections.register().activity.clone();
+            let _request = activity.begin();
+            // Time until something is sent does not count.
+            tokio::time::advance(READ_WITHIN * 5).await;
+            activity.set_writing(true);
+            assert!(!activity.is_slow_reader());
+            for _ in 0..30 {
+                tokio::time::advance(Duration::from_millis(100)).await;
+                activity.set_writing(false);
+                activity.has_read(kib_a_second * 1_024 / 10);
+                assert!(!activity.is_slow_reader(), "nothing waits for it");
+                activity.set_writing(true);
+            }
+            assert_eq!(activity.is_slow_reader(), is_slow, "{kib_a_second} KiB/s");
+            activity.cut();
+            assert_eq!(activity.may_end(), is_slow, "{kib_a_second} KiB/s");
+            let _next = activity.begin();
+            assert!(!activity.is_slow_reader() && !activity.may_end());
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_connection_whose_body_is_late_makes_room() {
         let connections = Connections::default();

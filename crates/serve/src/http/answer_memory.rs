@@ -88,7 +88,10 @@ impl AnswerMemory {
                 }
                 Ok(Err(_)) => return Err(Fault::Busy),
                 Err(_) if Instant::now() >= deadline => return Err(Fault::Busy),
-                Err(_) => self.holders.cut(part, more as usize),
+                // A large answer needs a part of what it waits for: the rest is free, or comes free meanwhile.
+                Err(_) => self
+                    .holders
+                    .cut(part, (more as usize).min(self.large_units / 4)),
             }
         }
     }

@@ -118,10 +118,9 @@ pub(super) async fn serve(
             () = &mut ending => connection.as_mut().graceful_shutdown(),
             // Another connection gets its place.
             () = activity.closed() => {
-                if activity.is_idle() || !activity.was_idle() {
+                if activity.may_end() {
                     break Ok(());
                 }
-                // A request began since it was chosen: it is answered, as the last one.
                 connection.as_mut().graceful_shutdown();
             }
         }
@@ -267,6 +266,7 @@ impl Timed {
         let timed_out = |()| Err(io::ErrorKind::TimedOut.into());
         if let Poll::Ready(Ok(bytes)) = written {
             self.activity.moved();
+            self.activity.has_read(bytes);
             let mut waited = Duration::ZERO;
             if let Some(pending) = self.pending.take() {
                 self.activity.set_writing(false);

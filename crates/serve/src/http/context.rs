@@ -112,9 +112,9 @@ impl Context {
             let needed = match page.await? {
                 Ok(found) => return Ok(found),
                 // A small page must not wait for the memory of large ones.
-                Err(missed) if missed.bytes <= small => small,
+                Err(missed) if missed.bytes <= small => missed.bytes.saturating_mul(4).min(small),
                 // All of it: pages that each hold a part of what they need would keep each other waiting.
-                Err(missed) => missed.page_bytes(limit),
+                Err(missed) => missed.page_bytes(limit, self.limits.answers.bytes),
             };
             self.grow(&mut held, needed).await?;
         }

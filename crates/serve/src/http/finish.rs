@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::access;
 use super::answer_memory::MemoryReservation;
@@ -22,7 +22,9 @@ use super::context::Context;
 use super::request_body::TINY_BYTES;
 use super::request_id::{REQUEST_ID, RequestIds};
 use crate::error::{ApiError, ErrorCode, Limit};
+use crate::fault::Fault;
 use crate::problem;
+use crate::rest::download::DOWNLOAD;
 
 /// How long any response may take to begin. Queries have their own, far lower limits.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,6 +34,10 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 const GATHER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many of them are gathered at a time, and up to how many bytes: together they leave most of the memory to others.
 const GATHERS: usize = 2;
+/// Downloads among them: they take all the time that there is, and must leave a place.
+const GATHERED_DOWNLOADS: usize = 1;
+/// How long an answer waits for its place.
+const GATHER_WAIT: Duration = Duration::from_secs(1);
 const GATHERED_BYTES_MAX: usize = 16 << 20;
 
 /// Routes whose errors are an object with a code and a message, for the clients that they were made for.
@@ -53,7 +59,9 @@ pub(crate) struct Finisher {
     context: Context,
     compressor: Compressor,
     ids: RequestIds,
+    /// Answers for HTTP/1.0 that are gathered, and downloads among them.
     gathers: Semaphore,
+    gathered_downloads: Semaphore,
 }
 
 pub(crate) async fn finish(
@@ -68,7 +76,7 @@ pub(crate) async fn finish(
     let path = path.as_ref().map(MatchedPath::as_str);
     let fixed_errors = path.is_some_and(is_fixed);
     let started = Instant::now();
-    let response = match tokio::time::timeout(TIMEOUT, next.run(request)).await {
+    let response = match timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             let message = format!("no answer within {} s: request less", TIMEOUT.as_secs());
@@ -77,8 +85,7 @@ pub(crate) async fn finish(
     };
     let mut response = conditions.apply(response).await;
     if version < Version::HTTP_11 {
-        let gathered = tokio::time::timeout(GATHER_TIMEOUT, finisher.with_length(response)).await;
-        response = match gathered.unwrap_or_else(|_| Err(finisher.too_long_for_1_0())) {
+        response = match finisher.with_length(path, response).await {
             Ok(response) => response,
             // Caches must not keep it.
             Err(error) => conditions.apply(error.into_response()).await,
@@ -148,16 +155,34 @@ impl Finisher {
             context,
             ids: RequestIds::default(),
             gathers: Semaphore::new(GATHERS),
+            gathered_downloads: Semaphore::new(GATHERED_DOWNLOADS),
         })
     }
 
-    /// The answer with its length. Without one, the end of an HTTP/1.0 connection is the end of the answer: one
+    /// The answer of a route with its length. Without one, the end of an HTTP/1.0 connection is the end of the answer: one
     /// that is cut would look whole.
-    async fn with_length(&self, response: Response) -> Result<Response, ApiError> {
+    async fn with_length(
+        &self,
+        path: Option<&str>,
+        response: Response,
+    ) -> Result<Response, ApiError> {
         if response.body().size_hint().exact().is_some() {
             return Ok(response);
         }
-        let _gather = self.gathers.acquire().await;
+        let places = async {
+            let download = match path {
+                Some(DOWNLOAD) => Some(self.gathered_downloads.acquire().await),
+                _ => None,
+            };
+            (download, self.gathers.acquire().await)
+        };
+        let places = timeout(GATHER_WAIT, places).await;
+        let _places = places.map_err(|_| ApiError::from(Fault::Busy))?;
+        let gathered = timeout(GATHER_TIMEOUT, self.gathered(response)).await;
+        gathered.unwrap_or_else(|_| Err(self.too_long_for_1_0()))
+    }
+
+    async fn gathered(&self, response: Response) -> Result<Response, ApiError> {
         let (mut parts, body) = response.into_parts();
         let mut chunks = body.into_data_stream();
         let (mut whole, mut held) = (Vec::new(), MemoryReservation::default());
@@ -173,6 +198,7 @@ impl Finisher {
             self.context.grow(&mut held, bytes).await?;
             whole.extend_from_slice(&chunk);
         }
+        whole.shrink_to_fit();
         let held = HeldMemory::new(held);
         parts.extensions.insert(held.clone());
         Ok(Response::from_parts(parts, Body::from(held.hold(whole))))
@@ -199,7 +225,6 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpSocket, TcpStream};
     use tokio::task::JoinSet;
-    use tokio::time::timeout;
 
     use super::*;
     use crate::chain::ServedChains;
@@ -316,18 +341,32 @@ mod tests {
             Body::from_stream(begun.chain(stream::pending()))
         };
         let finisher = Finisher::new(context());
-        let router = Router::new().route("/endless", get(endless));
+        let short =
+            || async { Body::from_stream(stream::iter([Ok::<_, axum::Error>("x".repeat(BYTES))])) };
+        let router = Router::new()
+            .route("/endless", get(endless))
+            .route(DOWNLOAD, get(endless))
+            .route("/short", get(short));
         let router = router.layer(middleware::from_fn_with_state(finisher, finish));
-        let asked = (0..GATHERS + 1).map(|_| {
-            let request = Request::builder().uri("/endless").version(Version::HTTP_10);
+        let ask = async |path: &str| {
+            let request = Request::builder().uri(path).version(Version::HTTP_10);
             let service = TowerToHyperService::new(router.clone());
-            service.call(request.body(Body::empty()).unwrap())
-        });
+            let answer = service.call(request.body(Body::empty()).unwrap()).await;
+            answer.unwrap().status()
+        };
         let began = Instant::now();
-        for answer in futures::future::join_all(asked).await {
-            assert_eq!(answer.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
-        }
+        let (one, other, short) = tokio::join!(ask("/endless"), ask("/endless"), ask("/short"));
+        assert_eq!([one, other], [StatusCode::UNPROCESSABLE_ENTITY; 2]);
+        assert_eq!(short, StatusCode::SERVICE_UNAVAILABLE, "it may be repeated");
         assert_eq!(began.elapsed(), GATHER_TIMEOUT);
+        // One of two downloads waits, so that others are answered.
+        let (one, other, short) = tokio::join!(ask(DOWNLOAD), ask(DOWNLOAD), ask("/short"));
+        let refused = [
+            StatusCode::UNPROCESSABLE_ENTITY,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ];
+        assert_eq!([one, other], refused);
+        assert_eq!(short, StatusCode::OK);
     }
 
     /// Clients that read nothing held the memory of small answers until they were cut for that, half a minute later:

@@ -2,13 +2,12 @@
 //!
 //! Answers take memory until their clients have read them. A hundred clients that read next to nothing could take all
 //! of it, and keep everybody else from answers. So where an answer finds no memory for a while, connections are cut
-//! whose bytes wait for their clients: of the address that holds most, those that have held it for longest. An answer
-//! that is cut does not look whole.
+//! whose clients read slowly: of the address that holds most, those that have held it for longest. An answer that is cut
+//! does not look whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -16,9 +15,6 @@ use tokio::time::Instant;
 use super::activity::Activity;
 use super::peers::counted_as;
 use crate::metrics;
-
-/// For how long a connection holds memory before it may be cut: clients that read fast are done by then.
-const HELD_MIN: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     /// The connection whose answers the task makes.
@@ -83,8 +79,7 @@ impl Holders {
     pub(super) fn cut(&self, part: Part, units: usize) {
         let mut listed = self.0.lock();
         let slow: Vec<&Held> = (listed.held.values())
-            .filter(|held| held.part == part && held.since.elapsed() >= HELD_MIN)
-            .filter(|held| held.owner.activity.is_writing())
+            .filter(|held| held.part == part && held.owner.activity.is_slow_reader())
             .collect();
         let mut by_address = HashMap::<IpAddr, usize>::new();
         for held in &slow {
@@ -98,18 +93,21 @@ impl Holders {
             .map(|held| (held.since, held.units, held.owner.activity.clone()))
             .collect();
         oldest.sort_by_key(|(since, ..)| *since);
-        let mut freed = 0;
+        let (mut freed, mut cut) = (0, HashSet::new());
         for (_, held, activity) in oldest {
             if freed >= units {
                 break;
             }
             freed += held;
-            activity.cut();
-            metrics::cut();
-            // Until its task has ended, others are chosen.
-            let is_other = |other: &Held| !Arc::ptr_eq(&other.owner.activity, &activity);
-            listed.held.retain(|_, other| is_other(other));
+            // One may have several answers of a batch.
+            if cut.insert(Arc::as_ptr(&activity)) {
+                activity.cut();
+                metrics::cut();
+            }
         }
+        // Until their tasks have ended, others are chosen.
+        let is_cut = |held: &Held| cut.contains(&Arc::as_ptr(&held.owner.activity));
+        listed.held.retain(|_, held| !is_cut(held));
         drop(listed);
         tracing::debug!(address = %most, freed, "slow readers cut");
     }
@@ -163,6 +161,7 @@ impl Drop for Counted {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::time::Duration;
 
     use futures::FutureExt as _;
 
@@ -216,7 +215,7 @@ mod tests {
         let cut = |clients: &[Client]| clients.iter().map(Client::is_cut).collect::<Vec<_>>();
         holders.cut(Part::Small, 1);
         assert_eq!(cut(&clients), [false; 5], "they may read fast");
-        tokio::time::advance(HELD_MIN).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
         clients[1].connection.activity.set_writing(false);
         holders.cut(Part::Small, 31);
         // The others of its address hold more, and the first of them is not waited for.

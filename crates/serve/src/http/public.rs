@@ -54,10 +54,7 @@ fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
             get(blocks::get_transaction),
         ),
         ("/v1/chains/{chainId}/logs", get(logs::get_logs)),
-        (
-            "/v1/chains/{chainId}/logs/download",
-            get(download::download_logs),
-        ),
+        (download::DOWNLOAD, get(download::download_logs)),
         ("/v1/logs", get(logs_of_chains::get_logs)),
         ("/v1/chains/{chainId}/ranges", get(ranges::get_ranges)),
         ("/v1/chains/{chainId}/history", get(history::get_history)),

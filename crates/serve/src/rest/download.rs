@@ -31,6 +31,9 @@ use crate::http::context::Context;
 use crate::times::{Timestamp, utc};
 use crate::view::View;
 
+/// The route of downloads.
+pub(crate) const DOWNLOAD: &str = "/v1/chains/{chainId}/logs/download";
+
 const PARAMETERS: [&str; 14] = [
     "fromBlock",
     "toBlock",

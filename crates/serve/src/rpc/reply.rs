@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::encode;
 use crate::error::ApiError;
+use crate::fault::Fault;
 use crate::http::answer_memory::MemoryReservation;
 use crate::http::body::{BytesAnswer, LogsAnswer, ResponseBody};
 use crate::http::context::Context;
@@ -73,8 +74,15 @@ impl Reply {
         match &mut self.outcome {
             Ok(Answer::Bytes(answer)) => self.held = std::mem::take(&mut answer.reservation),
             Ok(Answer::Logs(_)) => return self,
-            // A batch may have thousands of errors, and each may list dozens of blocks.
-            Ok(Answer::Json(_)) | Err(_) => {}
+            Ok(Answer::Json(_)) => {}
+            // A batch may have thousands of them, and each may list dozens of blocks. None is waited for: the calls before
+            // it have their answers.
+            Err(_) => {
+                if !context.try_grow(&mut self.held, bytes) {
+                    self.outcome = Err(json(&Fault::Busy.into()));
+                }
+                return self;
+            }
         }
         if let Err(fault) = context.grow(&mut self.held, bytes).await {
             self.outcome = Err(json(&fault.into()));
