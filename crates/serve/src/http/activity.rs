@@ -16,9 +16,12 @@ use tokio::time::Instant;
 /// How long the body of a request may be waited for before its connection makes room for another one.
 const BODY_KEPT: Duration = Duration::from_secs(1);
 const NOT_WAITING: u64 = u64::MAX;
-/// A client is slow that reads less than this while bytes of an answer wait for it, for a second or longer.
+/// A connection that has been idle for less is between two requests.
+const IDLE_KEPT: Duration = Duration::from_secs(1);
+/// A client is slow that reads less than this while bytes of an answer wait for it, for this long or longer: less than
+/// others wait for its memory.
 const READ_BYTES_A_SECOND: u64 = 1 << 20;
-const READ_WITHIN: Duration = Duration::from_secs(1);
+const READ_WITHIN: Duration = Duration::from_millis(500);
 
 /// What a connection is doing.
 #[derive(Debug)]
@@ -40,6 +43,16 @@ pub(super) struct Activity {
     close: Notify,
     /// Why it was chosen to be closed.
     chosen: AtomicU8,
+}
+
+/// Which connections make room first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Rank {
+    Idle,
+    LateBody,
+    /// The next request of a client may just be on its way.
+    BetweenRequests,
+    Busy,
 }
 
 /// Why a connection was chosen to be closed.
@@ -110,7 +123,7 @@ impl Activity {
         self.read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Whether the client has read too little for a second or longer, since bytes of the answer first waited for it.
+    /// Whether the client has read too little for a while, since bytes of the answer first waited for it.
     pub(super) fn is_slow_reader(&self) -> bool {
         let since = self.reading_ms.load(Ordering::Relaxed);
         if since == NOT_WAITING || !self.writing.load(Ordering::Relaxed) {
@@ -150,6 +163,11 @@ impl Activity {
         self.close.notify_one();
     }
 
+    /// Whether it was chosen because its client read slowly, and does no more. Its client knows of no end.
+    pub(super) fn may_go_on(&self) -> bool {
+        self.chosen.load(Ordering::Relaxed) == Chosen::SlowReader as u8 && !self.is_slow_reader()
+    }
+
     /// Whether it can be closed at once. It was chosen, but its task may have gone on meanwhile: a request that came since
     /// is answered, as the last one.
     pub(super) fn may_end(&self) -> bool {
@@ -164,6 +182,15 @@ impl Activity {
     /// Whether nothing is being answered or sent. Only its own connection changes that.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_answering() && !self.writing.load(Ordering::Relaxed)
+    }
+
+    fn rank(&self) -> Rank {
+        match self.is_idle() {
+            true if self.last_moved().elapsed() >= IDLE_KEPT => Rank::Idle,
+            _ if self.is_body_late() => Rank::LateBody,
+            true => Rank::BetweenRequests,
+            false => Rank::Busy,
+        }
     }
 
     fn last_moved(&self) -> Instant {
@@ -311,9 +338,10 @@ impl Connections {
         }
     }
 
-    /// Closes the connection that has been idle for longest, or one whose request has a late body, if there is one.
+    /// Closes the connection that has been idle for longest, or one whose request has a late body, if there is one. None
+    /// that is between two requests: where strangers connect as fast as they can, it would be the oldest.
     pub(super) fn close_longest_idle(&self) -> bool {
-        self.close_first(|one| one.is_idle() || one.is_body_late())
+        self.close_first(|one| matches!(one.rank(), Rank::Idle | Rank::LateBody))
     }
 
     /// Closes a connection that has been open for this long, if one has: an idle one if there is one.
@@ -321,11 +349,11 @@ impl Connections {
         self.close_first(|one| one.opened.elapsed() >= kept)
     }
 
-    /// Of these, idle ones come first, then the one that has moved no bytes for longest.
+    /// Of these, the first in the order of [`Rank`], and there the one that has moved no bytes for longest.
     fn close_first(&self, may_close: impl Fn(&Activity) -> bool) -> bool {
         let mut listed = self.0.lock();
         let these = listed.open.iter().filter(|(_, one)| may_close(one));
-        let first = these.min_by_key(|(_, one)| (!one.is_idle(), one.last_moved()));
+        let first = these.min_by_key(|(_, one)| (one.rank(), one.last_moved()));
         let Some(id) = first.map(|(id, _)| *id) else {
             return false;
         };
@@ -370,6 +398,11 @@ mod tests {
         assert!(connections.close_longest_idle());
         let closed: Vec<bool> = all.iter().map(is_closed).collect();
         assert_eq!(closed, [false, false, true, false]);
+        assert!(
+            !connections.close_longest_idle(),
+            "a request may be on its way"
+        );
+        tokio::time::advance(IDLE_KEPT).await;
         assert!(connections.close_longest_idle() && is_closed(new));
         assert!(!connections.close_longest_idle());
         drop(request);
@@ -410,6 +443,8 @@ mod tests {
         let connections = Connections::default();
         let all: Vec<Registered> = (0..3).map(|_| connections.register()).collect();
         let requests: Vec<Answering> = all.iter().map(|one| one.activity.begin()).collect();
+        // Those that are in use stay for longest.
+        let in_use = connections.register();
         let body = |text: &'static str| {
             let parts = futures::stream::iter([Ok::<_, axum::Error>(Bytes::from(text))]);
             Body::from_stream(parts.chain(futures::stream::pending()))
@@ -428,8 +463,8 @@ mod tests {
                 part.unwrap();
             }
         }
-        assert!(!connections.close_longest_idle(), "they may still come");
         tokio::time::advance(BODY_KEPT).await;
+        in_use.activity.moved();
         // Its answer is being made.
         bodies.pop();
         let is_closed = |one: &Registered| one.activity.closed().now_or_never().is_some();
@@ -438,7 +473,7 @@ mod tests {
             all.iter().map(is_closed).collect::<Vec<_>>(),
             [true, false, false]
         );
-        assert!(!connections.close_longest_idle());
+        assert!(!connections.close_longest_idle() && !is_closed(&in_use));
         drop(requests);
     }
 

@@ -118,6 +118,9 @@ pub(super) async fn serve(
             () = &mut ending => connection.as_mut().graceful_shutdown(),
             // Another connection gets its place.
             () = activity.closed() => {
+                if activity.may_go_on() {
+                    continue;
+                }
                 if activity.may_end() {
                     break Ok(());
                 }
@@ -419,7 +422,7 @@ mod tests {
         }
         let connections = Connections::default();
         let registered = connections.register();
-        assert!(connections.close_longest_idle());
+        assert!(connections.close_opened_before(Duration::ZERO));
         let slow = || async {
             tokio::task::yield_now().await;
             "answered"

@@ -215,7 +215,7 @@ mod tests {
         let cut = |clients: &[Client]| clients.iter().map(Client::is_cut).collect::<Vec<_>>();
         holders.cut(Part::Small, 1);
         assert_eq!(cut(&clients), [false; 5], "they may read fast");
-        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::advance(Duration::from_secs(2)).await;
         clients[1].connection.activity.set_writing(false);
         holders.cut(Part::Small, 31);
         // The others of its address hold more, and the first of them is not waited for.
