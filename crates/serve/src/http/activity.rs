@@ -412,7 +412,7 @@ mod tests {
         assert!(connections.0.lock().open.is_empty());
     }
 
-    /// A request whose body never came kept its place like one that is being answered: announcing a body cost nothing.
+    /// Fast clients must not be cut where memory is short, however long their answer is.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_fast_is_not_slow() {
         for (kib_a_second, is_slow) in [(0, true), (35, true), (900, true), (1_100, false)] {
@@ -438,6 +438,7 @@ mod tests {
         }
     }
 
+    /// A request whose body never came kept its place like one that is being answered: announcing a body cost nothing.
     #[tokio::test(start_paused = true)]
     async fn a_connection_whose_body_is_late_makes_room() {
         let connections = Connections::default();

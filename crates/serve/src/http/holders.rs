@@ -1,7 +1,7 @@
 //! Which connections hold memory for answers, and which of them are cut where others wait for it.
 //!
 //! Answers take memory until their clients have read them. A hundred clients that read next to nothing could take all
-//! of it, and keep everybody else from answers. So where an answer finds no memory for a while, connections are cut
+//! of it, and keep all others from answers. So where an answer finds no memory for a while, connections are cut
 //! whose clients read slowly: of the address that holds most, those that have held it for longest. An answer that is cut
 //! does not look whole.
 
@@ -223,7 +223,7 @@ mod tests {
         holders.cut(Part::Small, 31);
         assert_eq!(cut(&clients), [true, false, false, false, false]);
         holders.cut(Part::Small, 31);
-        assert_eq!(cut(&clients), [false; 5], "nobody is left");
+        assert_eq!(cut(&clients), [false; 5], "none is left");
         drop(clients);
         assert!(holders.0.lock().held.is_empty());
     }

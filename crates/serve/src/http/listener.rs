@@ -1,7 +1,8 @@
 //! Connections: a bounded number, and none forever.
 //!
-//! Where there is no room for another one, the one that has been idle for longest is closed: idle connections
-//! cost a client nothing, so a few thousand of them must not keep others out. A listener whose answers are short
+//! Where there is no room for another one, the one that has been idle for longest is closed, or one whose request has a
+//! late body: both cost a client nothing, so a few thousand of them must not keep others out. One that has been idle for
+//! less than a second stays: its client may be using it. A listener whose answers are short
 //! closes busy ones too: clients that request and do not read cost no more.
 
 use std::io;
